@@ -1,0 +1,82 @@
+"""tensai: GPU tensors for Python on any GPU, from a pure-Python install.
+
+    import tensai
+
+    dev = tensai.open()
+    x = dev.upload([[1.0, 2.0], [3.0, 4.0]])
+    print((x @ x).softmax().download())
+
+Importing it loads no GPU library and has no other effect.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .version import __version__
+
+if TYPE_CHECKING:
+    from . import kernels, ops
+    from .adapters import adapters, open
+    from .device import Device
+    from .errors import (
+        DeviceLostError,
+        DeviceMismatchError,
+        DeviceNotFoundError,
+        DTypeError,
+        KernelError,
+        LibraryMismatchError,
+        LibraryNotFoundError,
+        LimitExceededError,
+        OutOfDeviceMemoryError,
+        ShapeError,
+        TensaiError,
+        TensorFreedError,
+    )
+    from .selfcheck import Verdict
+    from .tensor import Tensor
+
+_HOME = {
+    "adapters": ".adapters",
+    "open": ".adapters",
+    "Device": ".device",
+    "Tensor": ".tensor",
+    "Verdict": ".selfcheck",
+    **dict.fromkeys(
+        (
+            "DTypeError",
+            "DeviceLostError",
+            "DeviceMismatchError",
+            "DeviceNotFoundError",
+            "KernelError",
+            "LibraryMismatchError",
+            "LibraryNotFoundError",
+            "LimitExceededError",
+            "OutOfDeviceMemoryError",
+            "ShapeError",
+            "TensaiError",
+            "TensorFreedError",
+        ),
+        ".errors",
+    ),
+}
+_MODULES = ("errors", "kernels", "models", "ops")
+
+__all__ = ["__version__", "kernels", "ops", *sorted(_HOME)]  # noqa: PLE0604, RUF022
+
+
+def __getattr__(name: str) -> Any:
+    # Names load when first used, so that importing tensai costs a program little.
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name], __name__), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module 'tensai' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,271 @@
+"""Devices: what tensors live on. `tensai.open()` gives one; gpu.py and host.py are the two kinds."""
+
+from __future__ import annotations
+
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import ops, rules
+from .dtypes import as_dtype, f32, host_array, i32, u32
+from .errors import DeviceLostError, DTypeError
+from .operation import Operation, Result, Spec
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .selfcheck import Verdict
+
+Array = np.ndarray[Any, Any]
+PLANS_KEPT = 4096
+SCALARS_KEPT = 256
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What a device says of itself."""
+
+    name: str
+    vendor: str
+    device: str
+    driver: str
+    backend: str  # "Vulkan", "Metal", "D3D12" or "CPU"
+    type: str  # "discrete", "integrated", "software", "unknown" or "cpu"
+    software: bool
+
+
+@dataclass(frozen=True)
+class LibraryInfo:
+    """The wgpu-native library that a device was opened with."""
+
+    path: Path
+    version: str
+    api: str
+
+
+class Device(ABC):
+    """Holds tensors and runs operations on them.
+
+    Also a context manager: `with tensai.open() as dev: ...` closes it at the end.
+    """
+
+    info: DeviceInfo
+    limits: dict[str, int]
+    features: frozenset[str]
+    library: LibraryInfo | None
+
+    def __init__(self) -> None:
+        self.plans: dict[Any, Any] = {}
+        self._scalars: OrderedDict[Any, Tensor] = OrderedDict()
+        self._closed = False
+
+    # What each kind of device must do --------------------------------------------------------
+
+    @abstractmethod
+    def store(self, array: Array) -> Any:
+        """Storage that holds a contiguous array of one of tensai's dtypes."""
+
+    @abstractmethod
+    def fetch(self, tensor: Tensor, out: Array | None = None) -> Array:
+        """The elements of a tensor, after the work that they depend on."""
+
+    def view(self, tensor: Tensor) -> Array:
+        """As fetch(), but possibly the elements themselves instead of a copy: only to be read."""
+        return self.fetch(tensor)
+
+    @abstractmethod
+    def allocate(self, spec: Spec) -> Any:
+        """Storage with unspecified contents."""
+
+    @abstractmethod
+    def plan(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        """Something whose run(tensors) computes the operation for these shapes."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until all work is done."""
+
+    @abstractmethod
+    def memory(self) -> dict[str, int]:
+        """Bytes "in_use" by tensors, "pooled" for new ones, and the "peak" in use."""
+
+    @abstractmethod
+    def self_check(self) -> dict[str, Verdict]:
+        """Check every operation on this device against its NumPy reference."""
+
+    @abstractmethod
+    def run(
+        self,
+        wgsl: str,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        workgroups: int | tuple[int, ...] = 1,
+        params: Any = None,
+    ) -> Any:
+        """Run your own WGSL kernel (see GpuDevice.run)."""
+
+    # What every device does alike ------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Like "AMD Radeon 780M (integrated)"."""
+        return self.info.name
+
+    def __repr__(self) -> str:
+        return f"<tensai device {self.name}, {self.info.backend}>"
+
+    def usable(self) -> None:
+        """Raise DeviceLostError once the device is closed."""
+        if self._closed:
+            raise DeviceLostError(f"{self.name} was closed; tensai.open() gives a new device")
+
+    def upload(self, array: Any, dtype: Any = None) -> Tensor:
+        """A tensor with the elements of anything that numpy.asarray takes.
+
+        float64 becomes float32, and integers of other widths int32 or uint32 (OverflowError for a
+        value that does not fit); `dtype` asks for another of tensai's dtypes.
+        """
+        self.usable()
+        if type(array) is Tensor:
+            array = array.download()
+        converted = host_array(array, dtype)
+        return Tensor(self, self.store(converted), Spec(converted.shape, converted.dtype))
+
+    def empty(self, shape: int | Sequence[int], dtype: Any = f32) -> Tensor:
+        """A tensor with unspecified elements."""
+        self.usable()
+        spec = Spec(_shape(shape), as_dtype(dtype))
+        return Tensor(self, self.allocate(spec), spec)
+
+    def full(self, shape: int | Sequence[int], value: Any, dtype: Any = f32) -> Tensor:
+        """A tensor with every element `value`."""
+        wanted = _shape(shape)
+        single = self.upload(np.asarray(value), dtype)
+        return ops.broadcast_to(single, wanted)
+
+    def zeros(self, shape: int | Sequence[int], dtype: Any = f32) -> Tensor:
+        """A tensor of zeros."""
+        return self.full(shape, 0, dtype)
+
+    def ones(self, shape: int | Sequence[int], dtype: Any = f32) -> Tensor:
+        """A tensor of ones."""
+        return self.full(shape, 1, dtype)
+
+    def operand(self, value: Any, like: Tensor) -> Tensor:
+        """A number or array as a tensor that can meet `like`.
+
+        A Python number takes the dtype of `like` where it fits, as in NumPy: an integer does not
+        make a float tensor anything else, a float makes an integer tensor float32.
+        """
+        if type(value) is Tensor:
+            return value
+        if isinstance(value, (bool, int, float)):
+            return self._scalar(value, like)
+        return self.upload(value)
+
+    def _scalar(self, value: float, like: Tensor) -> Tensor:
+        kind = like.dtype.kind
+        if isinstance(value, bool):
+            dtype = np.dtype(np.bool_) if kind == "b" else like.dtype
+        elif isinstance(value, int):
+            dtype = i32 if kind == "b" else like.dtype
+        else:
+            dtype = like.dtype if kind == "f" else f32
+        key = (type(value), value, dtype)
+        tensor = self._scalars.get(key)
+        if tensor is None or tensor._storage is None:
+            if isinstance(value, int) and dtype in (i32, u32):
+                limits = np.iinfo(dtype)
+                if not limits.min <= value <= limits.max:
+                    raise OverflowError(f"Python integer {value} is out of bounds for {dtype}")
+            with np.errstate(over="ignore"):
+                tensor = self.upload(np.asarray(value, dtype=dtype))
+            self._scalars[key] = tensor
+            if len(self._scalars) > SCALARS_KEPT:
+                self._scalars.popitem(last=False)
+        return tensor
+
+    def matmul(self, x: Any, y: Any) -> Array:
+        """numpy.matmul of host arrays on this device: upload, multiply, download."""
+        with self.upload(x) as a, self.upload(y) as b, ops.matmul(a, b) as product:
+            return product.download()  # type: ignore[no-any-return]
+
+    def embed(self, table: Tensor, indices: Any) -> Tensor:
+        """Rows of `table` (rows, dim) at integer `indices` of any shape: (*indices.shape, dim).
+
+        Indices from the host are checked and raise IndexError when out of range; indices that are
+        already a tensor are not, and give rows of NaN there.
+        """
+        if type(indices) is not Tensor:
+            array = np.asarray(indices)
+            if array.size == 0:
+                array = array.astype(np.int32)
+            if array.dtype.kind not in "iu":
+                raise DTypeError(f"[embed] expected integer indices, but got {array.dtype}")
+            rows = table.shape[0] if table.ndim else 0
+            if array.size and (array.min() < 0 or array.max() >= rows):
+                worst = array.max() if array.max() >= rows else array.min()
+                raise IndexError(f"[embed] index {worst} is out of range for {rows} rows")
+            indices = self.upload(array)
+        return ops.embed(table, indices)  # type: ignore[no-any-return]
+
+    def where(self, condition: Any, a: Any, b: Any) -> Tensor:
+        """Elements of `a` where `condition` is true, else of `b`; shapes broadcast."""
+        like = next((value for value in (a, b, condition) if type(value) is Tensor), None)
+        if like is None:
+            a = like = self.upload(a)
+        return ops.where(  # type: ignore[no-any-return]
+            self.operand(condition, like), self.operand(a, like), self.operand(b, like)
+        )
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Hold the operations inside to one submission, where nothing is downloaded meanwhile."""
+        yield
+
+    def remember(self, key: Any, plan: Any) -> None:
+        """Keep a plan for the next call of the same shapes."""
+        if len(self.plans) >= PLANS_KEPT:
+            for old in list(self.plans)[: PLANS_KEPT // 4]:
+                del self.plans[old]
+        self.plans[key] = plan
+
+    def close(self) -> None:
+        """Let go of the device. Tensors on it can't be used afterwards."""
+        self._closed = True
+        self.plans.clear()
+        self._scalars.clear()
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if any(not isinstance(length, (int, np.integer)) or length < 0 for length in lengths):
+        raise rules.ShapeError(f"expected a shape of lengths from 0 up, but got {shape!r}")
+    return tuple(int(length) for length in lengths)
+
+
+def cast_inputs(inputs: Sequence[Tensor], result: Result) -> list[Tensor]:
+    """The inputs, converted to the dtypes that the rule asks for."""
+    return [
+        tensor if tensor.dtype == wanted else ops.astype(tensor, wanted)
+        for tensor, wanted in zip(inputs, result.cast, strict=True)
+    ]
+
+
+def needs_cast(specs: Sequence[Spec], result: Result) -> bool:
+    """Whether any input is of another dtype than the kernels take."""
+    return any(spec.dtype != wanted for spec, wanted in zip(specs, result.cast, strict=True))
+
+

@@ -1,0 +1,293 @@
+"""The device that is a GPU: plans become dispatches, dispatches wait in an open encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import wgpu_native_py as wgpu
+
+from . import ops, userkernel
+from .device import Array, Device, DeviceInfo, LibraryInfo, cast_inputs, needs_cast
+from .dtypes import bool_, device_bytes
+from .memory import Pool, Storage, size_class
+from .operation import Job, Operation, Result, Spec
+from .plan import ReferencePlan
+from .selfcheck import SelfCheck, Verdict
+from .tensor import Tensor
+
+SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
+STAGING = 64 << 20  # bytes read back at a time
+
+
+class GpuDevice(Device):
+    """A GPU, or a software adapter, through wgpu-native."""
+
+    def __init__(self, adapter: wgpu.Adapter, *, checked: bool = False) -> None:
+        super().__init__()
+        self.native = adapter.open()
+        self.lock = self.native.lock
+        self.info = device_info(adapter.info)
+        self.limits = dict(self.native.limits)
+        self.features = frozenset(self.native.features)
+        library = self.native.library
+        self.library = LibraryInfo(Path(library.path), library.version, library.api)
+        self.checked = checked
+        self.pool = Pool(self.native, self._relieve)
+        self.checks = SelfCheck(self)
+        self._encoder: wgpu.CommandEncoder | None = None
+        self._held = 0  # how many batch() blocks are open
+        self._apart = False  # recording beside pending work, whose memory must not be touched
+        self._pipelines: dict[tuple[str, int], wgpu.ComputePipeline] = {}
+        self._staging: wgpu.Buffer | None = None
+
+    # Recording -----------------------------------------------------------------------------
+
+    def encoder(self) -> wgpu.CommandEncoder:
+        """The encoder that takes the next dispatch. The caller holds the lock."""
+        if self._encoder is None:
+            self.usable()
+            self._encoder = wgpu.CommandEncoder(self.native)
+        return self._encoder
+
+    def recorded(self) -> None:
+        """Called after recording: submits once enough is pending."""
+        if self._encoder is not None and self._encoder.count >= SUBMIT_AFTER and not self._held:
+            self.submit()
+
+    def submit(self) -> None:
+        """Submit what is recorded, without waiting for it."""
+        with self.lock:
+            encoder, self._encoder = self._encoder, None
+            if encoder is None:
+                return
+            if not self._apart:
+                self.pool.turn += 1
+            encoder.submit()
+            self.native.poll()
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        with self.lock:
+            self._held += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._held -= 1
+                if not self._held:
+                    self.submit()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Record and submit on its own, leaving pending work pending (for self-checks)."""
+        with self.lock:
+            pending, held, apart = self._encoder, self._held, self._apart
+            self._encoder, self._held, self._apart = None, 0, True
+            try:
+                yield
+            finally:
+                self._encoder, self._held, self._apart = pending, held, apart
+
+    def synchronize(self) -> None:
+        self.submit()
+        self.usable()
+        self.native.poll(wait=True)
+        self.native.check("while it worked")
+
+    def _relieve(self) -> None:
+        if not self._apart:
+            self.submit()
+        self.native.poll(wait=True)
+
+    # Memory --------------------------------------------------------------------------------
+
+    def take(self, nbytes: int) -> Storage:
+        """Memory that the next recorded dispatch may write."""
+        return self.pool.take(nbytes, unread=self._apart)
+
+    def allocate(self, spec: Spec) -> Storage:
+        with self.lock:
+            return self.take(device_bytes(spec.size, spec.dtype))
+
+    def store(self, array: Array) -> Storage:
+        data = array.astype(np.uint32) if array.dtype == bool_ else array
+        with self.lock:
+            self.usable()
+            storage = self.pool.take(device_bytes(array.size, array.dtype), unread=True)
+            if data.nbytes:
+                self.native.queue.write(storage.buffer, data)
+            return storage
+
+    def fetch(self, tensor: Tensor, out: Array | None = None) -> Array:
+        storage = tensor.storage
+        spec = tensor.spec
+        raw_dtype = np.dtype(np.uint32) if spec.dtype == bool_ else spec.dtype
+        raw = out if out is not None and spec.dtype != bool_ else np.empty(spec.shape, raw_dtype)
+        with self.lock:
+            self.usable()
+            if raw.size:
+                self._read(storage.buffer, raw)
+        if spec.dtype != bool_:
+            return raw
+        if out is None:
+            return raw.astype(np.bool_)
+        np.not_equal(raw, 0, out=out)
+        return out
+
+    def _read(self, buffer: wgpu.Buffer, target: Array) -> None:
+        flat = memoryview(target.reshape(-1)).cast("B")
+        for start in range(0, flat.nbytes, STAGING):
+            piece = flat[start : start + STAGING]
+            size = piece.nbytes + -piece.nbytes % 4
+            if self._staging is None or self._staging.size < size:
+                self._staging = self.native.create_buffer(min(size_class(size), STAGING), "read")
+            self.encoder().copy(buffer, self._staging, size, start)
+            self.submit()
+            self._staging.read_into(piece, piece.nbytes)
+
+    def memory(self) -> dict[str, int]:
+        pool = self.pool
+        return {"in_use": pool.in_use, "pooled": pool.pooled, "peak": pool.peak}
+
+    # Plans ---------------------------------------------------------------------------------
+
+    def plan(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        self.usable()
+        specs = [
+            arguments[name] for name in operation.tensors if arguments[name] is not None
+        ]
+        result, _ = operation.job(arguments)
+        if all(spec.size == 0 for spec in result.outputs):
+            return GpuPlan(self, [], specs, result, [])
+        if any(spec.size == 0 for spec in specs):
+            return ReferencePlan(self, operation, arguments, result)
+        job = self.checks.choose(operation, arguments)
+        if job is None:
+            return ReferencePlan(self, operation, arguments, result)
+        return self.compile(job, specs, result)
+
+    def compile(self, job: Job, specs: Sequence[Spec], result: Result) -> GpuPlan:
+        """A plan of a job's steps."""
+        steps = []
+        with self.lock:
+            for step in job.steps:
+                pipeline = self._pipeline(step.source, len(step.params), step.label)
+                steps.append((pipeline.dispatch(step.groups, step.params), step.slots))
+        return GpuPlan(self, steps, specs, result, job.scratch)
+
+    def _pipeline(self, source: str, params_size: int, label: str) -> wgpu.ComputePipeline:
+        key = (source, params_size)
+        pipeline = self._pipelines.get(key)
+        if pipeline is None:
+            pipeline = self.native.create_pipeline(
+                source, params_size=params_size, label=label, checked=self.checked
+            )
+            self._pipelines[key] = pipeline
+        return pipeline
+
+    def self_check(self) -> dict[str, Verdict]:
+        self.usable()
+        return self.checks.everything()
+
+    def run(
+        self,
+        wgsl: str,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        workgroups: int | tuple[int, ...] = 1,
+        params: Any = None,
+    ) -> list[Tensor]:
+        """Run your own WGSL kernel, entry point `main`; returns the output tensors.
+
+        Bindings 0, 1, ... of group 0 are `inputs` (tensors or arrays) followed by `outputs`
+        (tensors to write, or shapes, or (shape, dtype) pairs of new ones). `params` (bytes, or
+        numbers packed to four bytes each: ints as i32/u32, floats as f32) is reached as
+        `var<params> p: MyStruct;`, or as a `var<uniform>` at the binding after the last output.
+        On a device, float16 is packed two to a word and bool is a u32 for each element.
+
+        Raises KernelError with the compiler's message, or when bindings and tensors do not match.
+        """
+        self.usable()
+        return userkernel.run(self, wgsl, inputs, outputs, workgroups, params)
+
+    def close(self) -> None:
+        with self.lock:
+            if self._closed:
+                return
+            if not self.native.lost:
+                self._encoder = None
+                self.native.poll(wait=True)
+            super().close()
+            self._staging = None
+            self._pipelines.clear()
+            self.pool.trim()
+            self.native.close()
+
+
+class GpuPlan:
+    """Dispatches for one operation at one combination of shapes."""
+
+    __slots__ = ("cast", "device", "finish", "outputs", "result", "scratch", "sizes", "steps")
+
+    def __init__(
+        self,
+        device: GpuDevice,
+        steps: list[tuple[wgpu.Dispatch, tuple[int, ...]]],
+        specs: Sequence[Spec],
+        result: Result,
+        scratch: list[int],
+    ) -> None:
+        self.device = device
+        self.steps = steps
+        self.result = result
+        self.outputs = result.outputs
+        self.sizes = [device_bytes(spec.size, spec.dtype) for spec in result.outputs]
+        self.scratch = scratch
+        self.cast = needs_cast(specs, result)
+        self.finish = result.finish
+
+    def run(self, inputs: Sequence[Tensor]) -> Any:
+        device = self.device
+        if self.cast:
+            inputs = cast_inputs(inputs, self.result)
+        storages = [tensor.storage for tensor in inputs]
+        count = len(storages)
+        with device.lock:
+            device.usable()
+            for nbytes in self.sizes:
+                storages.append(device.take(nbytes))
+            for nbytes in self.scratch:
+                storages.append(device.take(nbytes))
+            if self.steps:
+                buffers = [storage.buffer for storage in storages]
+                encoder = device.encoder()
+                for dispatch, slots in self.steps:
+                    encoder.dispatch(dispatch, [buffers[slot] for slot in slots])
+                device.recorded()
+        made = [
+            Tensor(device, storage, spec)
+            for storage, spec in zip(storages[count:], self.outputs, strict=False)
+        ]
+        if self.finish is not None:
+            made = [ops.astype(tensor, self.finish) for tensor in made]
+        return made[0] if len(made) == 1 else tuple(made)
+
+
+def device_info(info: wgpu.AdapterInfo) -> DeviceInfo:
+    """tensai's description of an adapter."""
+    return DeviceInfo(
+        name=f"{info.name} ({info.type})",
+        vendor=info.vendor or f"0x{info.vendor_id:04x}",
+        device=info.name,
+        driver=info.driver,
+        backend=info.backend,
+        type=info.type,
+        software=info.type == "software",
+    )
+
+

@@ -1,0 +1,175 @@
+// Attention with an online softmax (Milakov and Gimelshein, 2018; Dao et al., 2022): scores are
+// never stored. One workgroup computes {{BQ}} queries of one head, over tiles of {{BK}} positions.
+#include math
+
+struct Params {
+    queries: u32,
+    kv_rows: u32,  // rows of k and v
+    kv_valid: u32,  // of them, those that count
+    heads: u32,
+    kv_heads: u32,
+    dim: u32,  // of a head, at most {{DIM}}
+    causal: u32,
+    window: u32,  // positions that a query sees, 0 for all
+    scale: f32,
+    mask_batch: u32,  // strides of the mask
+    mask_head: u32,
+    mask_query: u32,
+    mask_position: u32,
+    batches: u32,
+}
+var<params> params: Params;
+
+@group(0) @binding(0) var<storage, read> q: array<f32>;
+@group(0) @binding(1) var<storage, read> k: array<f32>;
+@group(0) @binding(2) var<storage, read> v: array<f32>;
+#if MASK
+@group(0) @binding(3) var<storage, read> mask: array<{{MASK_WORD}}>;
+#endif
+@group(0) @binding({{OUT_BINDING}}) var<storage, read_write> out: array<f32>;
+
+const HIDDEN: f32 = -3.0e38;  // the score of a position that a query does not see
+
+var<workgroup> query: array<f32, {{BQ_DIM}}>;
+var<workgroup> total: array<f32, {{BQ_DIM}}>;
+var<workgroup> tile: array<f32, {{BK_DIM}}>;
+var<workgroup> weights: array<f32, {{BQ_BK}}>;
+var<workgroup> row_max: array<f32, {{BQ}}>;
+var<workgroup> row_sum: array<f32, {{BQ}}>;
+var<workgroup> row_scale: array<f32, {{BQ}}>;
+
+fn sees(query_index: u32, position: u32) -> bool {
+    if (query_index >= params.queries || position >= params.kv_valid) {
+        return false;
+    }
+    let last = i32(query_index) + i32(params.kv_valid) - i32(params.queries);
+    if (params.causal != 0u && i32(position) > last) {
+        return false;
+    }
+    return params.window == 0u || i32(position) + i32(params.window) > last;
+}
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let blocks = (params.queries + {{BQ}}u - 1u) / {{BQ}}u;
+    let number = group.y * groups.x + group.x;
+    let first = (number % blocks) * {{BQ}}u;
+    let head = (number / blocks) % params.heads;
+    let batch = number / blocks / params.heads;
+    if (batch >= params.batches) {
+        return;
+    }
+    let dim = params.dim;
+    let width = params.heads * dim;
+    let kv_width = params.kv_heads * dim;
+    let kv_head = head / (params.heads / params.kv_heads);
+    let q_base = batch * params.queries * width + head * dim;
+    let kv_base = batch * params.kv_rows * kv_width + kv_head * dim;
+
+    for (var i = lane; i < {{BQ}}u * dim; i += 64u) {
+        let row = first + i / dim;
+        var value = 0.0;
+        if (row < params.queries) {
+            value = q[q_base + row * width + i % dim] * params.scale;
+        }
+        query[i] = value;
+        total[i] = 0.0;
+    }
+    if (lane < {{BQ}}u) {
+        row_max[lane] = HIDDEN;
+        row_sum[lane] = 0.0;
+    }
+
+    // The positions that any query of this block sees.
+    var start = 0u;
+    var end = params.kv_valid;
+    let shift = i32(params.kv_valid) - i32(params.queries);
+    if (params.causal != 0u) {
+        end = u32(clamp(i32(first) + {{BQ}} + shift, 0, i32(end)));
+    }
+    if (params.window != 0u) {
+        start = u32(max(i32(first) + shift + 1 - i32(params.window), 0));
+    }
+    for (var base = start; base < end; base += {{BK}}u) {
+        let count = min({{BK}}u, end - base);
+        workgroupBarrier();
+        for (var i = lane; i < count * dim; i += 64u) {
+            tile[i] = k[kv_base + (base + i / dim) * kv_width + i % dim];
+        }
+        workgroupBarrier();
+        for (var i = lane; i < {{BQ}}u * {{BK}}u; i += 64u) {
+            let row = i / {{BK}}u;
+            let column = i % {{BK}}u;
+            var score = HIDDEN;
+            if (column < count && sees(first + row, base + column)) {
+                score = 0.0;
+                for (var d = 0u; d < dim; d++) {
+                    score = fma(query[row * dim + d], tile[column * dim + d], score);
+                }
+#if MASK
+                let at = batch * params.mask_batch + head * params.mask_head
+                    + (first + row) * params.mask_query + (base + column) * params.mask_position;
+#if MASK_BOOL
+                score = select(HIDDEN, score, mask[at] != 0u);
+#else
+                score += mask[at];
+#endif
+#endif
+            }
+            weights[i] = score;
+        }
+        workgroupBarrier();
+        if (lane < {{BQ}}u) {
+            let before = row_max[lane];
+            var largest = before;
+            for (var c = 0u; c < count; c++) {
+                let score = weights[lane * {{BK}}u + c];
+                if (score > largest) {
+                    largest = score;
+                }
+            }
+            let scale = exp_f32(before - largest);
+            var sum = row_sum[lane] * scale;
+            for (var c = 0u; c < count; c++) {
+                let score = weights[lane * {{BK}}u + c];
+                var weight = 0.0;
+                if (!(score <= HIDDEN)) {
+                    weight = exp_f32(score - largest);
+                }
+                weights[lane * {{BK}}u + c] = weight;
+                sum += weight;
+            }
+            row_max[lane] = largest;
+            row_sum[lane] = sum;
+            row_scale[lane] = scale;
+        }
+        for (var i = lane; i < count * dim; i += 64u) {
+            tile[i] = v[kv_base + (base + i / dim) * kv_width + i % dim];
+        }
+        workgroupBarrier();
+        for (var i = lane; i < {{BQ}}u * dim; i += 64u) {
+            let row = i / dim;
+            var sum = total[i] * row_scale[row];
+            for (var c = 0u; c < count; c++) {
+                let weight = weights[row * {{BK}}u + c];
+                // What is hidden stays out even where v holds NaN.
+                if (weight != 0.0) {
+                    sum = fma(weight, tile[c * dim + i % dim], sum);
+                }
+            }
+            total[i] = sum;
+        }
+    }
+    workgroupBarrier();
+    for (var i = lane; i < {{BQ}}u * dim; i += 64u) {
+        let row = i / dim;
+        if (first + row < params.queries) {
+            let sum = row_sum[row];
+            out[q_base + (first + row) * width + i % dim] = select(total[i] / sum, 0.0, sum == 0.0);
+        }
+    }
+}

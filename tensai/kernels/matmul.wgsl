@@ -1,0 +1,148 @@
+// Batched a @ b. A workgroup computes a {{BM}} x {{BN}} tile of one product in steps of {{BK}}
+// along k, a thread {{TM}} x {{TN}} elements of it, held in named variables: arrays indexed in a loop
+// end up in memory.
+
+struct Params {
+    m: u32,
+    n: u32,
+    k: u32,
+    tiles_m: u32,
+    tiles_n: u32,
+    batches: u32,
+    rank: u32,  // batch axes, innermost first
+    unused: u32,
+    shape: array<vec4<u32>, 2>,
+    stride_a: array<vec4<u32>, 2>,
+    stride_b: array<vec4<u32>, 2>,
+}
+var<params> params: Params;
+
+@group(0) @binding(0) var<storage, read> a: array<{{A_ELEMENT}}>;
+@group(0) @binding(1) var<storage, read> b: array<{{B_ELEMENT}}>;
+@group(0) @binding(2) var<storage, read_write> out: array<{{OUT_ELEMENT}}>;
+
+// Both tiles lie with k outermost, four rows or columns to a vector. A's rows are padded by one
+// vector, so that the writes that transpose it spread over the banks.
+var<workgroup> tile_a: array<vec4<{{T}}>, {{A_VECTORS}}>;
+var<workgroup> tile_b: array<vec4<{{T}}>, {{B_VECTORS}}>;
+
+// Four neighbouring elements from `start` on of a row of `length`, 0 beyond it.
+fn load_a(base: u32, row: u32, rows: u32, start: u32, length: u32) -> vec4<{{T}}> {
+    if (row >= rows || start >= length) {
+        return vec4<{{T}}>();
+    }
+    let at = base + row * length + start;
+#if VECTOR_A
+    return a[at / 4u];
+#else
+    var value = vec4<{{T}}>(a[at], 0, 0, 0);
+    if (start + 1u < length) { value.y = a[at + 1u]; }
+    if (start + 2u < length) { value.z = a[at + 2u]; }
+    if (start + 3u < length) { value.w = a[at + 3u]; }
+    return value;
+#endif
+}
+
+fn load_b(base: u32, row: u32, rows: u32, start: u32, length: u32) -> vec4<{{T}}> {
+    if (row >= rows || start >= length) {
+        return vec4<{{T}}>();
+    }
+    let at = base + row * length + start;
+#if VECTOR_B
+    return b[at / 4u];
+#else
+    var value = vec4<{{T}}>(b[at], 0, 0, 0);
+    if (start + 1u < length) { value.y = b[at + 1u]; }
+    if (start + 2u < length) { value.z = b[at + 2u]; }
+    if (start + 3u < length) { value.w = b[at + 3u]; }
+    return value;
+#endif
+}
+
+fn store(base: u32, row: u32, column: u32, value: vec4<{{T}}>) {
+    if (row >= params.m || column >= params.n) {
+        return;
+    }
+    let at = base + row * params.n + column;
+#if VECTOR_OUT
+    out[at / 4u] = value;
+#else
+    out[at] = value.x;
+    if (column + 1u < params.n) { out[at + 1u] = value.y; }
+    if (column + 2u < params.n) { out[at + 2u] = value.z; }
+    if (column + 3u < params.n) { out[at + 3u] = value.w; }
+#endif
+}
+
+@compute @workgroup_size({{LANES}})
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let number = group.y * groups.x + group.x;
+    let tiles = params.tiles_m * params.tiles_n;
+    let batch = number / tiles;
+    if (batch >= params.batches) {
+        return;
+    }
+    let first_row = (number % tiles / params.tiles_n) * {{BM}}u;
+    let first_column = (number % params.tiles_n) * {{BN}}u;
+
+    var base_a = 0u;
+    var base_b = 0u;
+    var rest = batch;
+    for (var axis = 0u; axis < params.rank; axis++) {
+        let length = params.shape[axis >> 2u][axis & 3u];
+        let coordinate = rest % length;
+        rest = rest / length;
+        base_a += coordinate * params.stride_a[axis >> 2u][axis & 3u];
+        base_b += coordinate * params.stride_b[axis >> 2u][axis & 3u];
+    }
+
+    let thread_row = lane / {{THREADS_N}}u;
+    let thread_column = lane % {{THREADS_N}}u;
+{{DECLARE}}
+    for (var first_k = 0u; first_k < params.k; first_k += {{BK}}u) {
+        for (var i = lane; i < {{A_LOADS}}u; i += {{LANES}}u) {
+#if TRANSPOSE_A
+            let k = i / {{BM_4}}u;
+            let vector = i % {{BM_4}}u;
+            tile_a[k * {{A_STRIDE}}u + vector] =
+                load_a(base_a, first_k + k, params.k, first_row + vector * 4u, params.m);
+#else
+            let row = i / {{BK_4}}u;
+            let k = i % {{BK_4}}u * 4u;
+            let value = load_a(base_a, first_row + row, params.m, first_k + k, params.k);
+            let at = k * {{A_STRIDE}}u + row / 4u;
+            tile_a[at][row & 3u] = value.x;
+            tile_a[at + {{A_STRIDE}}u][row & 3u] = value.y;
+            tile_a[at + 2u * {{A_STRIDE}}u][row & 3u] = value.z;
+            tile_a[at + 3u * {{A_STRIDE}}u][row & 3u] = value.w;
+#endif
+        }
+        for (var i = lane; i < {{B_LOADS}}u; i += {{LANES}}u) {
+#if TRANSPOSE_B
+            let column = i / {{BK_4}}u;
+            let k = i % {{BK_4}}u * 4u;
+            let value = load_b(base_b, first_column + column, params.n, first_k + k, params.k);
+            let at = k * {{B_STRIDE}}u + column / 4u;
+            tile_b[at][column & 3u] = value.x;
+            tile_b[at + {{B_STRIDE}}u][column & 3u] = value.y;
+            tile_b[at + 2u * {{B_STRIDE}}u][column & 3u] = value.z;
+            tile_b[at + 3u * {{B_STRIDE}}u][column & 3u] = value.w;
+#else
+            let k = i / {{BN_4}}u;
+            let vector = i % {{BN_4}}u;
+            tile_b[k * {{B_STRIDE}}u + vector] =
+                load_b(base_b, first_k + k, params.k, first_column + vector * 4u, params.n);
+#endif
+        }
+        workgroupBarrier();
+        for (var k = 0u; k < {{BK}}u; k++) {
+{{MULTIPLY}}
+        }
+        workgroupBarrier();
+    }
+{{STORE}}
+}

@@ -1,0 +1,115 @@
+"""The pool of device memory behind tensors."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from .errors import LimitExceededError, OutOfDeviceMemoryError
+
+logger = logging.getLogger("tensai")
+
+SMALLEST = 256
+KEEP = 1 << 30  # bytes of free buffers that a pool holds on to
+
+
+def size_class(nbytes: int) -> int:
+    """The buffer size used for `nbytes`: at most an eighth larger, so that buffers fit again."""
+    if nbytes <= SMALLEST:
+        return SMALLEST
+    step = max(1 << (nbytes - 1).bit_length() - 4, SMALLEST)
+    return nbytes + -nbytes % step
+
+
+class Storage:
+    """Memory on a GPU device. Goes back to the pool when the last tensor lets go of it."""
+
+    __slots__ = ("buffer", "pool")
+
+    def __init__(self, pool: Pool, buffer: Any) -> None:
+        self.pool = pool
+        self.buffer = buffer
+
+    def __del__(self) -> None:
+        self.pool.put(self.buffer)
+
+
+class Pool:
+    """Free buffers by size, and the account of all bytes.
+
+    A buffer may come back while recorded work that reads it is not submitted yet. Later recorded
+    work may write it all the same, since the queue keeps the order; the host may not, since a
+    host write overtakes recorded work. `turn` counts submissions so that both can be told apart.
+    """
+
+    def __init__(self, device: Any, relieve: Any) -> None:
+        self._device = device  # wgpu_native_py.Device
+        self._relieve = relieve  # submits pending work and waits, so that memory can go
+        self._free: dict[int, list[tuple[Any, int]]] = {}
+        self.turn = 1
+        self.in_use = 0
+        self.pooled = 0
+        self.peak = 0
+        limits = device.limits
+        self.largest = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
+
+    def take(self, nbytes: int, *, unread: bool = False) -> Storage:
+        """Memory for `nbytes`; `unread=True` for memory that no unsubmitted work touches."""
+        size = size_class(nbytes)
+        if size > self.largest:
+            if nbytes > self.largest:
+                raise LimitExceededError(
+                    f"a tensor of {nbytes:,} bytes was asked for, but "
+                    f"{self._device.adapter.info.name} binds at most {self.largest:,}; split it "
+                    "along an axis"
+                )
+            size = nbytes + -nbytes % 16
+            if size > self.largest:
+                size = nbytes + -nbytes % 4
+        buffers = self._free.get(size)
+        buffer = None
+        if buffers:
+            if not unread:
+                buffer = buffers.pop()[0]
+            else:
+                for index, (candidate, turn) in enumerate(buffers):
+                    if turn < self.turn:
+                        buffer = candidate
+                        del buffers[index]
+                        break
+        if buffer is None:
+            buffer = self._create(size)
+        else:
+            self.pooled -= size
+        self.in_use += size
+        if self.in_use > self.peak:
+            self.peak = self.in_use
+        return Storage(self, buffer)
+
+    def _create(self, size: int) -> Any:
+        try:
+            return self._device.create_buffer(size)
+        except OutOfDeviceMemoryError:
+            # Freed tensors may still hold memory through the pool and through work in flight.
+            self._relieve()
+            self.trim()
+        try:
+            return self._device.create_buffer(size)
+        except OutOfDeviceMemoryError:
+            raise OutOfDeviceMemoryError(
+                f"{self._device.adapter.info.name} is out of memory: {size:,} bytes were asked "
+                f"for while tensors hold {self.in_use:,}. Free tensors, or work in smaller pieces."
+            ) from None
+
+    def put(self, buffer: Any) -> None:
+        """Take a buffer back. Called from destructors, on any thread."""
+        size = buffer.size
+        self.in_use -= size
+        if self.pooled + size <= KEEP:
+            self._free.setdefault(size, []).append((buffer, self.turn))
+            self.pooled += size
+
+    def trim(self) -> None:
+        """Release every free buffer."""
+        self._free.clear()
+        self.pooled = 0

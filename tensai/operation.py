@@ -1,0 +1,350 @@
+"""An operation, described once: its rule, its kernels, its NumPy reference, its probes.
+
+`@operation(...)` decorates the rule, a function over `Spec`s (shape and dtype of each tensor) and
+plain attributes, which says what comes out or raises ShapeError or DTypeError. Its name,
+signature and docstring become the operation's. Calling the operation with tensors plans it for
+their device once per combination of shapes, dtypes and attributes, and runs the plan.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import kernels as wgsl
+from .dtypes import DType, device_bytes
+from .errors import DeviceMismatchError, DTypeError
+from .tensor import Tensor
+
+MAX_GROUPS = 65_535  # workgroups a dimension, on every device that WebGPU reaches
+
+
+class Spec(NamedTuple):
+    """Shape and dtype of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a rule answers.
+
+    `outputs`: what the kernels and the reference produce. `cast`: the dtype that each input is
+    converted to first. `finish`: the dtype that the outputs are converted to last. `facts`: what
+    the rule found out on the way and kernels want to know.
+    """
+
+    outputs: tuple[Spec, ...]
+    cast: tuple[DType, ...]
+    finish: DType | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Operand(NamedTuple):
+    """A tensor as a kernel's steps see it: which slot it lies in, its shape and dtype."""
+
+    slot: int
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        return Spec(self.shape, self.dtype).size
+
+
+class Step(NamedTuple):
+    """One dispatch: a filled-in source, buffers by slot, workgroups, parameters."""
+
+    label: str
+    source: str
+    slots: tuple[int, ...]
+    groups: tuple[int, int, int]
+    params: bytes
+
+
+def fold(groups: int) -> tuple[int, int, int]:
+    """Workgroup counts over two dimensions for a kernel that is written for one.
+
+    The kernel takes `workgroup.y * groups.x + workgroup.x` as its number and leaves when that is
+    beyond its work.
+    """
+    if groups <= MAX_GROUPS:
+        return max(groups, 1), 1, 1
+    rows = -(-groups // MAX_GROUPS)
+    return -(-groups // rows), rows, 1
+
+
+def pack(*values: Any) -> bytes:
+    """Parameters as a kernel's struct has them: ints as u32 or i32, floats as f32, in order."""
+    flat: list[bytes] = []
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            flat.append(pack(*value))
+        elif isinstance(value, float):
+            flat.append(struct.pack("<f", value))
+        else:
+            flat.append(struct.pack("<I", value & 0xFFFF_FFFF))
+    return b"".join(flat)
+
+
+class Job:
+    """What a kernel's `plan` function fills with steps for one combination of shapes."""
+
+    def __init__(
+        self, operation: Operation, inputs: Sequence[Spec], result: Result, arguments: dict[str, Any]
+    ) -> None:
+        self.operation = operation
+        self.inputs = [
+            Operand(slot, spec.shape, dtype)
+            for slot, (spec, dtype) in enumerate(zip(inputs, result.cast, strict=True))
+        ]
+        first = len(self.inputs)
+        self.outputs = [
+            Operand(first + index, spec.shape, spec.dtype)
+            for index, spec in enumerate(result.outputs)
+        ]
+        self.facts = result.facts
+        self.arguments = arguments
+        self.scratch: list[int] = []  # bytes of each
+        self.device: Any = None  # whose limits and features a kernel may look at
+        self.steps: list[Step] = []
+
+    def temporary(self, size: int, dtype: DType) -> Operand:
+        """Room for an intermediate result of `size` elements."""
+        self.scratch.append(device_bytes(size, dtype))
+        slot = len(self.inputs) + len(self.outputs) + len(self.scratch) - 1
+        return Operand(slot, (size,), dtype)
+
+    def step(
+        self,
+        kernel: str,
+        values: dict[str, Any],
+        operands: Sequence[Operand],
+        params: bytes,
+        groups: int | tuple[int, int, int],
+    ) -> None:
+        """Record one dispatch of kernel file `kernel` with template `values`."""
+        self.steps.append(
+            Step(
+                f"{self.operation.name}/{kernel}",
+                _source(kernel, tuple(sorted(values.items()))),
+                tuple(operand.slot for operand in operands),
+                fold(groups) if isinstance(groups, int) else groups,
+                params,
+            )
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def _source(kernel: str, values: tuple[tuple[str, Any], ...]) -> str:
+    if "\n" in kernel:  # a whole template instead of the name of one
+        return wgsl.fill(kernel, dict(values))
+    return wgsl.source(kernel, **dict(values))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One way to compute an operation on a device.
+
+    `plan` fills a Job with steps. `needs` are device features; `fits` may refuse a job that the
+    kernel is not written for.
+    """
+
+    name: str
+    plan: Callable[[Job], None]
+    needs: frozenset[str] = frozenset()
+    fits: Callable[[Job], bool] = lambda job: True
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A known input for an operation, and how near the kernel must come to the reference.
+
+    `tolerance` is relative to the largest finite element of the reference; 0 means exactly equal.
+    """
+
+    inputs: tuple[np.ndarray[Any, Any], ...]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    tolerance: float = 0.0
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+class Operation:
+    """A registered operation; call it with tensors."""
+
+    def __init__(
+        self,
+        rule: Callable[..., Result],
+        kernels: Sequence[Kernel],
+        reference: Callable[..., Any],
+        probes: Callable[[], Sequence[Probe]],
+        method: bool,
+        name: str,
+    ) -> None:
+        functools.update_wrapper(self, rule)
+        self.name = name or rule.__name__
+        self.rule = rule
+        self.kernels = tuple(kernels)
+        self.reference = reference
+        self.probes = functools.cache(lambda: tuple(probes()))
+        self.method = method
+        self.signature = inspect.signature(rule)
+        self.tensors = tuple(
+            name
+            for name, parameter in self.signature.parameters.items()
+            if str(parameter.annotation).startswith("Spec")
+        )
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}{self.signature}>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        # So that an operation set on Tensor becomes a method, as a function does.
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inputs: list[Tensor] = []
+        key: list[Any] = [self.name]
+        for value in args:
+            if type(value) is Tensor:
+                inputs.append(value)
+                key.append(value.spec)
+            else:
+                key.append(value)
+        if not inputs:
+            raise DTypeError(f"[{self.name}] expected a tensor first, not {_kind(args)}")
+        device = inputs[0].device
+        if kwargs:
+            if any(type(value) is Tensor for value in kwargs.values()):
+                bound = self.signature.bind(*args, **kwargs)
+                return self(*bound.args, **bound.kwargs)
+            key.extend(kwargs.items())
+        try:
+            plan = device.plans.get(tuple(key))
+        except TypeError:  # a list among the attributes
+            plan = None
+        if plan is None:
+            plan, inputs = self._plan(device, args, kwargs, key)
+        for value in inputs:
+            if value.device is not device:
+                raise DeviceMismatchError(
+                    f"[{self.name}] expected tensors of one device, but got {device.name} and "
+                    f"{value.device.name}; move one with device.upload(tensor.download())"
+                )
+        return plan.run(inputs)
+
+    def _plan(
+        self, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any], key: list[Any]
+    ) -> tuple[Any, list[Tensor]]:
+        """The plan for these arguments, kept under `key` when they are all plain."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"[{self.name}] {error}") from None
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        like = next(given[name] for name in self.tensors if type(given[name]) is Tensor)
+        inputs = []
+        keep = True
+        arguments: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in self.tensors:
+                if value is None:
+                    arguments[name] = None
+                    continue
+                if type(value) is not Tensor:
+                    value = device.operand(value, like)
+                    keep = False
+                inputs.append(value)
+                arguments[name] = value.spec
+            else:
+                arguments[name] = _plain(value)
+        if not keep:
+            key = [self.name, *arguments.items()]
+        hashable = tuple(key) if keep and not _lists(args, kwargs) else (self.name, *arguments.items())
+        plan = device.plans.get(hashable)
+        if plan is None:
+            plan = device.plan(self, arguments)
+            device.remember(hashable, plan)
+        return plan, inputs
+
+    def job(self, arguments: dict[str, Any]) -> tuple[Result, Job]:
+        """Apply the rule to specs and attributes."""
+        specs = [arguments[name] for name in self.tensors if arguments[name] is not None]
+        result = self.rule(**arguments)
+        plain = {name: value for name, value in arguments.items() if name not in self.tensors}
+        return result, Job(self, specs, result, plain)
+
+    def compute(
+        self, arguments: dict[str, Any], result: Result, arrays: Sequence[np.ndarray[Any, Any]]
+    ) -> tuple[np.ndarray[Any, Any], ...]:
+        """The reference's outputs for host arrays of the dtypes that `result.cast` says."""
+        remaining = iter(arrays)
+        filled = {
+            name: next(remaining) if name in self.tensors and value is not None else value
+            for name, value in arguments.items()
+        }
+        with np.errstate(all="ignore"):
+            computed = self.reference(*filled.values())
+        outputs = computed if isinstance(computed, tuple) else (computed,)
+        return tuple(
+            np.ascontiguousarray(np.asarray(output), dtype=spec.dtype).reshape(spec.shape)
+            for output, spec in zip(outputs, result.outputs, strict=True)
+        )
+
+
+def _plain(value: Any) -> Any:
+    """An attribute in a form that can be part of a plan's key."""
+    if isinstance(value, list):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, (np.integer, np.floating, np.bool_)):
+        return value.item()
+    return value
+
+
+def _lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(value, list) for value in (*args, *kwargs.values()))
+
+
+def _kind(args: tuple[Any, ...]) -> str:
+    return type(args[0]).__name__ if args else "nothing"
+
+
+def operation(
+    *,
+    kernels: Sequence[Kernel],
+    reference: Callable[..., Any],
+    probes: Callable[[], Sequence[Probe]],
+    method: bool = True,
+    name: str = "",
+) -> Callable[[Callable[..., Result]], Operation]:
+    """Register the decorated rule as an operation (see the module's first lines).
+
+    `method=False` keeps it off Tensor, for operations that only others call; `name` replaces the
+    rule's own.
+    """
+
+    def register(rule: Callable[..., Result]) -> Operation:
+        made = Operation(rule, kernels, reference, probes, method, name)
+        OPERATIONS[made.name] = made
+        if method:
+            setattr(Tensor, made.name, made)
+        return made
+
+    return register

@@ -1,0 +1,92 @@
+"""Conversion between dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import reference
+from ..dtypes import as_dtype, bool_, f16, f32, i32, u32
+from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
+from .strided import LANES, elementwise
+
+_EXPRESSIONS = {
+    ("float32", "int32"): "to_i32(a)",
+    ("float32", "uint32"): "to_u32(a)",
+    ("float32", "bool"): "!(a == 0.0)",
+    ("int32", "float32"): "f32(a)",
+    ("uint32", "float32"): "f32(a)",
+    ("bool", "float32"): "select(0.0, 1.0, a)",
+    ("int32", "uint32"): "bitcast<u32>(a)",
+    ("uint32", "int32"): "bitcast<i32>(a)",
+    ("int32", "bool"): "a != 0",
+    ("uint32", "bool"): "a != 0u",
+    ("bool", "int32"): "select(0, 1, a)",
+    ("bool", "uint32"): "select(0u, 1u, a)",
+}
+
+
+def _expression(job: Job) -> str:
+    source, target = job.inputs[0].dtype, job.outputs[0].dtype
+    return "a" if source == target else _EXPRESSIONS[source.name, target.name]
+
+
+def _float16(job: Job) -> None:
+    packing = job.outputs[0].dtype == f16
+    words = -(-job.outputs[0].size // 2)
+    job.step(
+        "float16", {"PACK": packing}, [job.inputs[0], job.outputs[0]], pack(words),
+        -(-words // LANES),
+    )
+
+
+def _involves_float16(job: Job) -> bool:
+    return f16 in (job.inputs[0].dtype, job.outputs[0].dtype)
+
+
+def _probes() -> list[Probe]:
+    rng = np.random.default_rng(5)
+    edges = [np.nan, np.inf, -np.inf, -0.0, 65504, 65519.9, 65520, 2.0**-25, 2.0**-24, 3e-8, 1e-5,
+             2048.5, 2049.5, -3e9, 3e9, 5e9, -0.75, 2147483520.0]
+    floats = np.concatenate([edges, rng.normal(0, 100, 1010)]).astype(np.float32)
+    halves = rng.integers(0, 1 << 16, 1027).astype(np.uint16)
+    # Payloads of NaN may change on the way; whether it is NaN may not.
+    made = [
+        Probe((floats,), {"dtype": "float16"}),
+        Probe((halves.view(np.float16),), {"dtype": "float32"}),
+    ]
+    samples: dict[Any, Any] = {
+        f32: floats,
+        i32: rng.integers(-(2**31), 2**31, 1027).astype(np.int32),
+        u32: rng.integers(0, 2**32, 1027).astype(np.uint32),
+        bool_: rng.integers(0, 2, 1027).astype(np.bool_),
+    }
+    for source, sample in samples.items():
+        made.extend(Probe((sample,), {"dtype": target.name}, 1e-7) for target in samples)
+        del source
+    return made
+
+
+@operation(
+    kernels=[
+        Kernel("float16", _float16, fits=_involves_float16),
+        elementwise("astype", _expression, lambda job: not _involves_float16(job)),
+    ],
+    reference=reference.astype,
+    probes=_probes,
+)
+def astype(x: Spec, dtype: Any) -> Result:
+    """The elements as another dtype: float32, float16, int32, uint32 or bool.
+
+    Floats become integers toward zero, saturating, with NaN as 0; int32 and uint32 become each
+    other by their bits, as in NumPy.
+    """
+    wanted = as_dtype(dtype)
+    # float16 meets only float32 in a kernel: the other way goes through it.
+    through = f32 if f16 in (x.dtype, wanted) and x.dtype not in (f16, f32) else x.dtype
+    if x.dtype == f16 and wanted not in (f16, f32):
+        through = f32
+    if x.dtype == f16 and wanted == f16:
+        return Result((Spec(x.shape, f32),), (f32,), f16)
+    return Result((Spec(x.shape, wanted),), (through,))

@@ -1,0 +1,253 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import reference, rules
+from ..dtypes import WGSL, DType, bool_, f16, f32, i32, promote, u32
+from ..errors import ShapeError
+from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
+from ..tensor import Tensor
+from .strided import MAX_AXES, merge_axes
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a product is cut up: a workgroup's tile, its step along k, a thread's rows and columns."""
+
+    bm: int
+    bn: int
+    bk: int
+    tm: int
+    tn: int
+
+    @property
+    def lanes(self) -> int:
+        return (self.bm // self.tm) * (self.bn // self.tn)
+
+    def values(self) -> dict[str, Any]:
+        """The template values of matmul.wgsl that follow from the tile alone."""
+        stride_a, stride_b = self.bm // 4 + 1, self.bn // 4
+        return {
+            "BM": self.bm,
+            "BN": self.bn,
+            "BK": self.bk,
+            "TM": self.tm,
+            "TN": self.tn,
+            "BM_4": self.bm // 4,
+            "BN_4": self.bn // 4,
+            "BK_4": self.bk // 4,
+            "A_STRIDE": stride_a,
+            "A_VECTORS": stride_a * self.bk,
+            "A_LOADS": self.bm * self.bk // 4,
+            "B_VECTORS": (stride_b + 1) * self.bk,
+            "B_LOADS": self.bn * self.bk // 4,
+            "LANES": self.lanes,
+            "THREADS_N": self.bn // self.tn,
+        }
+
+    def body(self, transpose_b: bool, element: str) -> dict[str, str]:
+        """The unrolled lines over named accumulators, `sum_ROW_VECTOR`."""
+        stride_a, stride_b = self.bm // 4 + 1, self.bn // 4 + (1 if transpose_b else 0)
+        row_vectors, column_vectors = self.tm // 4, self.tn // 4
+        # A thread's vectors lie a whole tile's part apart, so that lanes read neighbours.
+        rows_apart = self.bm // 4 // row_vectors
+        columns_apart = self.bn // 4 // column_vectors
+        names = [(row, vector) for row in range(self.tm) for vector in range(column_vectors)]
+        declare = [f"    var sum_{row}_{vector} = vec4<{element}>();" for row, vector in names]
+        multiply = [
+            f"            let a_{i} = tile_a[k * {stride_a}u + thread_row + {i * rows_apart}u];"
+            for i in range(row_vectors)
+        ]
+        multiply += [
+            f"            let b_{i} = tile_b[k * {stride_b}u + thread_column + {i * columns_apart}u];"
+            for i in range(column_vectors)
+        ]
+        for row, vector in names:
+            left = f"vec4<{element}>(a_{row // 4}.{'xyzw'[row % 4]})"
+            total = f"sum_{row}_{vector}"
+            product = (
+                f"fma({left}, b_{vector}, {total})"
+                if element == "f32"
+                else f"{total} + {left} * b_{vector}"
+            )
+            multiply.append(f"            {total} = {product};")
+        store = ["    let base_out = batch * params.m * params.n;"]
+        store += [
+            f"    store(base_out, first_row + (thread_row + {row // 4 * rows_apart}u) * 4u + "
+            f"{row % 4}u, first_column + (thread_column + {vector * columns_apart}u) * 4u, "
+            f"sum_{row}_{vector});"
+            for row, vector in names
+        ]
+        return {
+            "DECLARE": "\n".join(declare),
+            "MULTIPLY": "\n".join(multiply),
+            "STORE": "\n".join(store),
+        }
+
+
+LARGE = Tile(bm=128, bn=128, bk=16, tm=8, tn=8)
+SMALL = Tile(bm=32, bn=32, bk=32, tm=4, tn=4)
+
+
+def _plan(tile: Tile, job: Job) -> None:
+    a, b = job.inputs
+    out = job.outputs[0]
+    facts = job.facts
+    m, n, k, batch = facts["m"], facts["n"], facts["k"], facts["batch"]
+    transpose_a, transpose_b = job.arguments["transpose_a"], job.arguments["transpose_b"]
+    element = WGSL[a.dtype]
+    vector_a = (m if transpose_a else k) % 4 == 0
+    vector_b = (k if transpose_b else n) % 4 == 0
+    values = {
+        **tile.values(),
+        **tile.body(transpose_b, element),
+        "T": element,
+        "TRANSPOSE_A": transpose_a,
+        "TRANSPOSE_B": transpose_b,
+        "B_STRIDE": tile.bn // 4 + (1 if transpose_b else 0),
+        "VECTOR_A": vector_a,
+        "VECTOR_B": vector_b,
+        "VECTOR_OUT": n % 4 == 0,
+        "A_ELEMENT": f"vec4<{element}>" if vector_a else element,
+        "B_ELEMENT": f"vec4<{element}>" if vector_b else element,
+        "OUT_ELEMENT": f"vec4<{element}>" if n % 4 == 0 else element,
+    }
+    matrix_a, matrix_b = m * k, k * n
+    strides = [
+        tuple(step * matrix for step in rules.broadcast_strides(shape, batch))
+        for shape, matrix in ((facts["batch_a"], matrix_a), (facts["batch_b"], matrix_b))
+    ]
+    lengths, steps = merge_axes(batch, strides)
+    rows = [tuple(row) + (0,) * (MAX_AXES - len(row)) for row in (lengths, *steps)]
+    batches = math.prod(batch)
+    tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
+    params = pack(m, n, k, tiles_m, tiles_n, batches, len(lengths), 0, *rows)
+    job.step("matmul", values, [a, b, out], params, batches * tiles_m * tiles_n)
+
+
+def _fits_large(job: Job) -> bool:
+    # Enough tiles to fill a card; below that, small tiles keep more of it busy.
+    m, n = job.facts["m"], job.facts["n"]
+    limits = job.device.limits
+    return bool(
+        -(-m // LARGE.bm) * -(-n // LARGE.bn) * math.prod(job.facts["batch"]) >= 64
+        and min(m, n) >= 96
+        and limits["maxComputeInvocationsPerWorkgroup"] >= LARGE.lanes
+        and limits["maxComputeWorkgroupStorageSize"] >= 17 << 10
+    )
+
+
+def _probes() -> list[Probe]:
+    rng = np.random.default_rng(17)
+
+    def integers(dtype: DType, *shape: int) -> np.ndarray[Any, Any]:
+        return rng.integers(0 if dtype == u32 else -4, 5, shape).astype(dtype)
+
+    made = []
+    ways = [(ta, tb) for ta in (False, True) for tb in (False, True)]
+    for dtype in (f32, i32, u32):
+        # Sizes that make every combination of vector and single loads, for both tiles.
+        for m, n, k in ((67, 70, 37), (68, 70, 36), (67, 72, 37), (68, 72, 36), (67, 72, 36),
+                        (68, 72, 37), (67, 70, 36), (68, 70, 37)):
+            for ta, tb in ways:
+                a = integers(dtype, *((k, m) if ta else (m, k)))
+                b = integers(dtype, *((n, k) if tb else (k, n)))
+                made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
+                m_large, n_large = m + 60, n + 66
+                a = integers(dtype, 64, *((k, m_large) if ta else (m_large, k)))
+                b = integers(dtype, *((n_large, k) if tb else (k, n_large)))
+                if dtype == f32:
+                    made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
+    return made
+
+
+@operation(
+    kernels=[
+        Kernel("matmul_large", lambda job: _plan(LARGE, job), fits=_fits_large),
+        Kernel("matmul_small", lambda job: _plan(SMALL, job)),
+    ],
+    reference=reference.matmul,
+    probes=_probes,
+    method=False,
+)
+def product(a: Spec, b: Spec, transpose_a: bool = False, transpose_b: bool = False) -> Result:
+    """a @ b over the last two axes, either read transposed; leading axes broadcast."""
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise ShapeError(f"[matmul] expected at least 2 axes, but got {a.shape} and {b.shape}")
+    m, k = a.shape[-2:][:: -1 if transpose_a else 1]
+    k_b, n = b.shape[-2:][:: -1 if transpose_b else 1]
+    if k != k_b:
+        raise ShapeError(
+            f"[matmul] expected {'the last axis' if not transpose_a else 'axis -2'} of a "
+            f"{a.shape} to match {'axis -2' if not transpose_b else 'the last axis'} of b {b.shape}"
+        )
+    batch = rules.broadcast("matmul", a.shape[:-2], b.shape[:-2])
+    common = promote(a.dtype, b.dtype)
+    working = {f16: f32, bool_: i32}.get(common, common)
+    facts = {
+        "m": m, "n": n, "k": k, "batch": batch, "batch_a": a.shape[:-2], "batch_b": b.shape[:-2],
+    }
+    finish = common if common in (f16, bool_) else None
+    return Result((Spec((*batch, m, n), working),), (working, working), finish, facts)
+
+
+def _check_axes(name: str, a: Tensor, b: Tensor, least: int) -> None:
+    if a.ndim < least or b.ndim < least:
+        raise ShapeError(
+            f"[{name}] expected at least {least} axes each, but got {a.shape} and {b.shape}"
+        )
+
+
+def matmul(a: Tensor, b: Any) -> Tensor:
+    """a @ b with numpy.matmul's shapes: batch axes broadcast, a 1-D operand is a row or column.
+
+    (..., m, k) @ (..., k, n) -> (..., m, n), float32 accumulating in float32; integers wrap.
+    Raises ShapeError when the inner lengths differ or the batch axes do not broadcast.
+    """
+    if type(a) is not Tensor:
+        a = b.device.operand(a, b)
+    if type(b) is not Tensor:
+        b = a.device.operand(b, a)
+    if a.ndim >= 2 and b.ndim >= 2:
+        if b.ndim == 2 and a.ndim > 2:
+            # One matrix for the whole batch: one product with more rows.
+            rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+            if a.shape[-1] == b.shape[0]:
+                return product(rows, b).reshape(*a.shape[:-1], b.shape[1])  # type: ignore[no-any-return]
+        return product(a, b)  # type: ignore[no-any-return]
+    _check_axes("matmul", a, b, 1)
+    left = a.reshape(1, -1) if a.ndim == 1 else a
+    right = b.reshape(-1, 1) if b.ndim == 1 else b
+    if left.shape[-1] != right.shape[-2]:
+        raise ShapeError(
+            f"[matmul] expected the last axis of a {a.shape} to match the first of b {b.shape}"
+        )
+    result = product(left, right)
+    shape = list(result.shape)
+    if a.ndim == 1:
+        del shape[-2]
+    if b.ndim == 1:
+        del shape[-1]
+    return result.reshape(tuple(shape))  # type: ignore[no-any-return]
+
+
+def matmul_t(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b^T over the last two axes: (..., m, k) and (..., n, k) -> (..., m, n)."""
+    _check_axes("matmul_t", a, b, 2)
+    return product(a, b, False, True)  # type: ignore[no-any-return]
+
+
+def matmul_tn(a: Tensor, b: Tensor) -> Tensor:
+    """a^T @ b over the last two axes: (..., k, m) and (..., k, n) -> (..., m, n)."""
+    _check_axes("matmul_tn", a, b, 2)
+    return product(a, b, True, False)  # type: ignore[no-any-return]
+
+
+for _method in (matmul, matmul_t, matmul_tn):
+    setattr(Tensor, _method.__name__, _method)

@@ -1,0 +1,100 @@
+"""Softmax and normalizations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import reference, rules
+from ..dtypes import f16, f32
+from ..errors import ShapeError
+from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
+
+
+def _softmax(job: Job, log: bool) -> None:
+    x, out = job.inputs[0], job.outputs[0]
+    axis = job.facts["axis"]
+    length, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
+    rows = x.size // length
+    job.step("softmax", {"LOG": log}, [x, out], pack(rows, length, inner), rows)
+
+
+def _softmax_rule(name: str, x: Spec, axis: int) -> Result:
+    rules.floats_only(name, x.dtype)
+    axis = rules.axis_index(name, axis, len(x.shape))
+    finish = f16 if x.dtype == f16 else None
+    return Result((Spec(x.shape, f32),), (f32,), finish, {"axis": axis})
+
+
+def _softmax_probes() -> list[Probe]:
+    rng = np.random.default_rng(7)
+    x = rng.normal(0, 4, (5, 1037)).astype(np.float32)
+    x[1, 3:] = -np.inf
+    x[2] = -np.inf
+    x[3, 700] = np.nan
+    x[4] += 1e4
+    return [
+        Probe((x,), {}, 1e-6),
+        Probe((x[0, :1020].reshape(4, 85, 3),), {"axis": 1}, 1e-6),
+    ]
+
+
+@operation(
+    kernels=[Kernel("softmax", lambda job: _softmax(job, log=False))],
+    reference=reference.softmax,
+    probes=_softmax_probes,
+)
+def softmax(x: Spec, axis: int = -1) -> Result:
+    """exp(x) / sum(exp(x)) along an axis, computed from x - max(x).
+
+    A row of nothing but -inf gives zeros; NaN spreads over its row.
+    """
+    return _softmax_rule("softmax", x, axis)
+
+
+@operation(
+    kernels=[Kernel("log_softmax", lambda job: _softmax(job, log=True))],
+    reference=reference.log_softmax,
+    probes=_softmax_probes,
+)
+def log_softmax(x: Spec, axis: int = -1) -> Result:
+    """log(softmax(x)) along an axis, without leaving the range of floats."""
+    return _softmax_rule("log_softmax", x, axis)
+
+
+def _layer_norm(job: Job) -> None:
+    x = job.inputs[0]
+    length = x.shape[-1]
+    rows = x.size // length
+    params = pack(rows, length, float(job.arguments["eps"]))
+    job.step("layer_norm", {}, [*job.inputs, *job.outputs], params, rows)
+
+
+def _layer_norm_probes() -> list[Probe]:
+    rng = np.random.default_rng(8)
+    x = (rng.normal(0, 2, (5, 771)) + rng.normal(0, 9, (5, 1))).astype(np.float32)
+    x[3, 5] = np.nan
+    weight, bias = rng.normal(1, 0.5, (2, 771)).astype(np.float32)
+    return [Probe((x, weight, bias), {}, 3e-6)]
+
+
+@operation(
+    kernels=[Kernel("layer_norm", _layer_norm)],
+    reference=reference.layer_norm,
+    probes=_layer_norm_probes,
+)
+def layer_norm(x: Spec, weight: Spec, bias: Spec, eps: float = 1e-5) -> Result:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis (Ba et al., 2016).
+
+    weight and bias have the shape (x.shape[-1],).
+    """
+    rules.floats_only("layer_norm", x.dtype, weight.dtype, bias.dtype)
+    if not x.shape:
+        raise ShapeError("[layer_norm] expected at least one axis, but got a 0-d tensor")
+    for name, spec in (("weight", weight), ("bias", bias)):
+        if spec.shape != x.shape[-1:]:
+            raise ShapeError(
+                f"[layer_norm] expected {name} of shape {x.shape[-1:]}, but got {spec.shape}"
+            )
+    return Result((Spec(x.shape, f32),), (f32, f32, f32), f16 if x.dtype == f16 else None)

@@ -1,0 +1,276 @@
+"""Reductions over axes: sum, mean, max, min, argmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import reference, rules
+from ..dtypes import WGSL, DType, bool_, f16, f32, i32, u32
+from ..errors import ShapeError
+from ..operation import Job, Kernel, Operand, Probe, Result, Spec, operation, pack
+from ..tensor import Tensor
+from .movement import permute
+
+LANES = 256
+CHUNK = 4096  # elements that one workgroup reduces before a second pass joins the parts
+COLUMN_THREADS = 16_384  # that a reduction over an outer axis keeps busy by cutting it up
+AxisArgument = int | tuple[int, ...] | None
+
+SUM = {"float32": ("a + b", "0.0"), "int32": ("a + b", "0"), "uint32": ("a + b", "0u")}
+# Repeating an element changes no maximum, so a lane without one of its own repeats the first.
+MAX = {"float32": ("max_nan(a, b)", "x[base + start]"), "int32": ("max(a, b)", "x[base + start]"),
+       "uint32": ("max(a, b)", "x[base + start]")}
+MIN = {"float32": ("min_nan(a, b)", "x[base + start]"), "int32": ("min(a, b)", "x[base + start]"),
+       "uint32": ("min(a, b)", "x[base + start]")}
+
+
+def _reduce(
+    job: Job, forms: dict[str, tuple[str, str]], *, mean: bool = False, subgroup: bool = False
+) -> None:
+    """Steps over (outer, length, inner): one, or two when the axis is cut into chunks."""
+    source, target = job.inputs[0], job.outputs[0]
+    outer, length, inner = job.facts["outer"], job.facts["length"], job.facts["inner"]
+    if inner == 1:
+        chunks = -(-length // CHUNK) if outer < 256 else 1
+    else:
+        chunks = min(-(-length // 32), max(1, COLUMN_THREADS // (outer * inner)))
+    if chunks > 1:
+        parts = job.temporary(outer * chunks * inner, source.dtype)
+        _pass(job, forms, source, parts, (outer, length, inner), chunks, 0, subgroup)
+        source, length = parts, -(-length // -(-length // chunks))
+    count = job.facts["length"] if mean else 0
+    _pass(job, forms, source, target, (outer, length, inner), 1, count, subgroup)
+
+
+def _pass(
+    job: Job,
+    forms: dict[str, tuple[str, str]],
+    source: Operand,
+    target: Operand,
+    view: tuple[int, int, int],
+    chunks: int,
+    divisor: int,
+    subgroup: bool,
+) -> None:
+    outer, length, inner = view
+    chunk = -(-length // chunks)
+    chunks = -(-length // chunk)  # so that none is empty
+    combine, identity = forms[source.dtype.name]
+    outputs = outer * chunks * inner
+    columns = inner > 1
+    values = {
+        "T": WGSL[source.dtype],
+        "COMBINE": combine,
+        "IDENTITY": identity,
+        "COLUMNS": columns,
+        "MEAN": divisor > 0,
+        "SUBGROUP": subgroup and not columns,
+        "LANES": LANES,
+    }
+    params = pack(outputs, length, inner, chunks, chunk, float(divisor))
+    groups = -(-outputs // LANES) if columns else outputs
+    job.step("reduce", values, [source, target], params, groups)
+
+
+def _view(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, int, int]:
+    """(outer, length, inner) for adjacent axes."""
+    if not axes:
+        return math.prod(shape), 1, 1
+    first, last = axes[0], axes[-1]
+    return (
+        math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :])
+    )
+
+
+def _rule(
+    name: str, x: Spec, axis: AxisArgument, keepdims: bool, dtype: DType, finish: DType | None
+) -> Result:
+    axes = rules.axes_tuple(name, axis, len(x.shape))
+    shape = tuple(
+        1 if number in axes else length
+        for number, length in enumerate(x.shape)
+        if keepdims or number not in axes
+    )
+    outer, length, inner = _view(x.shape, axes)
+    facts = {"outer": outer, "length": length, "inner": inner}
+    return Result((Spec(shape, dtype),), (dtype,), finish, facts)
+
+
+def _accumulator(dtype: DType) -> DType:
+    return {f16: f32, bool_: i32}.get(dtype, dtype)
+
+
+def _not_empty(name: str, x: Spec, axis: AxisArgument) -> None:
+    axes = rules.axes_tuple(name, axis, len(x.shape))
+    if any(x.shape[number] == 0 for number in axes):
+        raise ShapeError(f"[{name}] expected elements to reduce, but got shape {x.shape}")
+
+
+def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
+    """Small integers, whose sums are exact, over several workgroups with an odd tail."""
+
+    def make() -> list[Probe]:
+        rng = np.random.default_rng(3)
+        made = []
+        for dtype in dtypes:
+            low = 0 if dtype == u32 else -6
+            row = rng.integers(low, 7, 70_003).astype(dtype)
+            row[69_999] = 40  # past the last whole chunk, so that a skipped tail shows
+            made.append(Probe((row,)))
+            made.append(Probe((row[:999],)))
+            made.append(Probe((row[:3990].reshape(399, 10),), {"axis": 0}))
+            made.append(Probe((row[:69_000].reshape(300, 230),), {"axis": 1}))
+        if f32 in dtypes:
+            spoiled = rng.integers(-6, 7, 5000).astype(np.float32)
+            spoiled[4097] = np.nan
+            made.append(Probe((spoiled,)))
+        return made
+
+    return make
+
+
+@operation(
+    kernels=[
+        Kernel(
+            "sum_subgroup",
+            lambda job: _reduce(job, SUM, subgroup=True),
+            frozenset({"subgroup"}),
+            lambda job: job.facts["inner"] == 1,
+        ),
+        Kernel("sum_tree", lambda job: _reduce(job, SUM)),
+    ],
+    reference=reference.total,
+    probes=_probes((f32, i32, u32)),
+    name="sum",
+    method=False,
+)
+def sum_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
+    """Sum over adjacent axes, or over all for None.
+
+    float32 accumulates in float32 over a tree; int32 and uint32 wrap around; bool is counted.
+    """
+    dtype = _accumulator(x.dtype)
+    return _rule("sum", x, axis, keepdims, dtype, f16 if x.dtype == f16 else None)
+
+
+@operation(
+    kernels=[
+        Kernel(
+            "mean_subgroup",
+            lambda job: _reduce(job, SUM, mean=True, subgroup=True),
+            frozenset({"subgroup"}),
+            lambda job: job.facts["inner"] == 1,
+        ),
+        Kernel("mean_tree", lambda job: _reduce(job, SUM, mean=True)),
+    ],
+    reference=reference.mean,
+    probes=lambda: [
+        Probe(probe.inputs, probe.arguments, 1e-6) for probe in _probes((f32,))()
+    ],
+    name="mean",
+    method=False,
+)
+def mean_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
+    """Mean over adjacent axes, or over all for None, in float32 also for integers."""
+    return _rule("mean", x, axis, keepdims, f32, f16 if x.dtype == f16 else None)
+
+
+@operation(
+    kernels=[Kernel("max_tree", lambda job: _reduce(job, MAX))],
+    reference=reference.maximum,
+    probes=_probes((f32, i32, u32)),
+    name="max",
+    method=False,
+)
+def max_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
+    """Largest element over adjacent axes, or over all for None; NaN if there is one."""
+    _not_empty("max", x, axis)
+    return _rule("max", x, axis, keepdims, _accumulator(x.dtype), _restore(x.dtype))
+
+
+@operation(
+    kernels=[Kernel("min_tree", lambda job: _reduce(job, MIN))],
+    reference=reference.minimum,
+    probes=_probes((f32, i32, u32)),
+    name="min",
+    method=False,
+)
+def min_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
+    """Smallest element over adjacent axes, or over all for None; NaN if there is one."""
+    _not_empty("min", x, axis)
+    return _rule("min", x, axis, keepdims, _accumulator(x.dtype), _restore(x.dtype))
+
+
+def _restore(dtype: DType) -> DType | None:
+    return dtype if dtype in (f16, bool_) else None
+
+
+def _argmax_plan(job: Job) -> None:
+    source, target = job.inputs[0], job.outputs[0]
+    outer, length, inner = job.facts["outer"], job.facts["length"], job.facts["inner"]
+    values = {"T": WGSL[source.dtype], "FLOAT": source.dtype == f32}
+    outputs = outer * inner
+    job.step("argmax", values, [source, target], pack(outputs, length, inner), outputs)
+
+
+def _argmax_probes() -> list[Probe]:
+    made = [
+        Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()
+    ]
+    return made
+
+
+@operation(
+    kernels=[Kernel("argmax_tree", _argmax_plan)],
+    reference=reference.argmax,
+    probes=_argmax_probes,
+)
+def argmax(x: Spec, axis: int | None = None, keepdims: bool = False) -> Result:
+    """Index (int32) of the first largest element along one axis, or of all in a row for None.
+
+    The first NaN counts as the largest.
+    """
+    _not_empty("argmax", x, axis)
+    dtype = _accumulator(x.dtype)
+    result = _rule("argmax", x, axis, keepdims, dtype, None)
+    return Result((Spec(result.outputs[0].shape, i32),), (dtype,), None, result.facts)
+
+
+def _over_axes(name: str, over_adjacent: Any) -> Any:
+    def reduce(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+        axis = tuple(axis) if isinstance(axis, list) else axis
+        if isinstance(axis, tuple):
+            axes = rules.axes_tuple(name, axis, x.ndim)
+            if axes and axes[-1] - axes[0] + 1 != len(axes):
+                # Bring the axes together at the end first.
+                kept = [number for number in range(x.ndim) if number not in axes]
+                moved = permute(x, *kept, *axes)
+                last = tuple(range(len(kept), x.ndim))
+                result = over_adjacent(moved, last)
+                shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
+                return result.reshape(shape) if keepdims else result  # type: ignore[no-any-return]
+        return over_adjacent(x, axis, keepdims)  # type: ignore[no-any-return]
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = over_adjacent.__doc__.replace("adjacent axes", "one or more axes")
+    setattr(Tensor, name, reduce)
+    return reduce
+
+
+def sum_cols(x: Tensor) -> Tensor:
+    """Sum over every axis but the last: the gradient of a broadcast row."""
+    return x.sum(axis=tuple(range(x.ndim - 1)))  # type: ignore[no-any-return]
+
+
+_ADJACENT = {
+    "sum": sum_adjacent, "mean": mean_adjacent, "max": max_adjacent, "min": min_adjacent,
+}
+REDUCTIONS = {
+    name: _over_axes(name, over_adjacent)
+    for name, over_adjacent in _ADJACENT.items()
+}
+Tensor.sum_cols = sum_cols  # type: ignore[method-assign, assignment]

@@ -1,0 +1,36 @@
+"""The plan that computes with NumPy: all of the host device, and a GPU's fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import ops
+from .device import Device, cast_inputs
+from .operation import Operation, Result
+from .tensor import Tensor
+
+
+class ReferencePlan:
+    """Runs an operation's reference on the host and stores the results on the device."""
+
+    def __init__(
+        self, device: Device, operation: Operation, arguments: dict[str, Any], result: Result
+    ) -> None:
+        self.device = device
+        self.operation = operation
+        self.arguments = arguments
+        self.result = result
+
+    def run(self, inputs: Sequence[Tensor]) -> Any:
+        device, result = self.device, self.result
+        device.usable()
+        arrays = [device.view(tensor) for tensor in cast_inputs(inputs, result)]
+        outputs = self.operation.compute(self.arguments, result, arrays)
+        made = [
+            Tensor(device, device.store(output), spec)
+            for output, spec in zip(outputs, result.outputs, strict=True)
+        ]
+        if result.finish is not None:
+            made = [ops.astype(tensor, result.finish) for tensor in made]
+        return made[0] if len(made) == 1 else tuple(made)

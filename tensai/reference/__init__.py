@@ -1,0 +1,30 @@
+"""NumPy references: what operations mean, in plain code. They are the NumPy device, the fallback
+of every GPU kernel, and what a kernel's probe is compared with."""
+
+from .attention import attention
+from .functions import astype, erf, gelu, power, sigmoid, silu
+from .matrix import matmul
+from .movement import embed, strided_copy
+from .normalize import layer_norm, log_softmax, softmax
+from .reduce import argmax, maximum, mean, minimum, total
+
+__all__ = [
+    "argmax",
+    "astype",
+    "attention",
+    "embed",
+    "erf",
+    "gelu",
+    "layer_norm",
+    "log_softmax",
+    "matmul",
+    "maximum",
+    "mean",
+    "minimum",
+    "power",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "strided_copy",
+    "total",
+]

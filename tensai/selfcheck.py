@@ -1,0 +1,211 @@
+"""No kernel's first result is trusted: its probe runs on the device and must match NumPy.
+
+What is checked is a source, as compiled for one device: every probe of the operation that uses it
+must come out right. A refused pipeline, a device error and a wrong result mean the same: the
+source is not used here, the operation's next kernel is tried, and at last NumPy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import DeviceLostError, KernelError, LimitExceededError, ValidationError
+from .operation import OPERATIONS, Job, Kernel, Operation, Probe, Spec
+from .tensor import Tensor
+from .verdicts import VerdictStore
+
+if TYPE_CHECKING:
+    from .gpu import GpuDevice
+
+logger = logging.getLogger("tensai")
+
+MODES = ("first-use", "always", "off")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a self-check found about one operation on one device.
+
+    `ok`: every probe has a kernel that is right; otherwise the operation runs on the CPU there.
+    `kernels`: those that are right. `failures`: one line for each that is not, with the kernel,
+    what it gave and what was expected.
+    """
+
+    operation: str
+    ok: bool
+    kernels: tuple[str, ...]
+    failures: tuple[str, ...]
+
+
+def mode() -> str:
+    """TENSAI_SELF_CHECK, checked."""
+    chosen = os.environ.get("TENSAI_SELF_CHECK") or "first-use"
+    if chosen not in MODES:
+        raise ValueError(f"TENSAI_SELF_CHECK is {chosen!r}; it can be {', '.join(MODES)}")
+    return chosen
+
+
+class SelfCheck:
+    """The verdicts of one device."""
+
+    def __init__(self, device: GpuDevice) -> None:
+        self.device = device
+        self.mode = mode()
+        self._verdicts: dict[str, str] = {}  # key of a source -> "" or why not
+        self._store = VerdictStore(device) if self.mode == "first-use" else None
+        self._warned: set[str] = set()
+
+    def choose(self, operation: Operation, arguments: dict[str, Any]) -> Job | None:
+        """The job of the first kernel that fits these arguments and is right on this device."""
+        failures = []
+        for kernel in operation.kernels:
+            job = self._job(operation, kernel, arguments)
+            if job is None:
+                continue
+            reason = self._reason(operation, kernel, job)
+            if not reason:
+                return job
+            failures.append(reason)
+            logger.info("%s", reason)
+        if operation.name not in self._warned:
+            self._warned.add(operation.name)
+            why = "; ".join(failures) or "no kernel of it fits this device"
+            logger.warning(
+                "%s runs on the CPU instead of %s: %s", operation.name, self.device.name, why
+            )
+        return None
+
+    def everything(self) -> dict[str, Verdict]:
+        """Check every kernel of every operation."""
+        return {name: self.check(operation) for name, operation in OPERATIONS.items()}
+
+    def check(self, operation: Operation) -> Verdict:
+        """Check every kernel of one operation that this device can run."""
+        covered = True
+        right: list[str] = []
+        failures: list[str] = []
+        for probe in operation.probes():
+            arguments = probe_arguments(operation, probe)
+            found = False
+            for kernel in operation.kernels:
+                job = self._job(operation, kernel, arguments)
+                if job is None:
+                    continue
+                reason = self._reason(operation, kernel, job)
+                if reason:
+                    if reason not in failures:
+                        failures.append(reason)
+                    continue
+                found = True
+                if kernel.name not in right:
+                    right.append(kernel.name)
+            covered = covered and found
+        return Verdict(operation.name, covered, tuple(right), tuple(failures))
+
+    def _job(
+        self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]
+    ) -> Job | None:
+        if not kernel.needs <= self.device.features:
+            return None
+        _, job = operation.job(arguments)
+        job.device = self.device
+        if not kernel.fits(job):
+            return None
+        kernel.plan(job)
+        return job
+
+    def _reason(self, operation: Operation, kernel: Kernel, job: Job) -> str:
+        """"" if every source of the job may be used, else why not."""
+        if self.mode == "off":
+            return ""
+        for source in dict.fromkeys(step.source for step in job.steps):
+            text = f"{operation.name}\0{kernel.name}\0{int(self.device.checked)}\0{source}"
+            key = hashlib.sha256(text.encode()).hexdigest()[:32]
+            reason = self._verdicts.get(key)
+            if reason is None and self._store is not None:
+                reason = self._store.get(key)
+            if reason is None:
+                reason = self._probe(operation, kernel, source)
+                if self._store is not None:
+                    self._store.put(key, reason)
+            self._verdicts[key] = reason
+            if reason:
+                return reason
+        return ""
+
+    def _probe(self, operation: Operation, kernel: Kernel, source: str) -> str:
+        """Run the operation's probes that use `source`; "" if all are right."""
+        ran = False
+        for probe in operation.probes():
+            job = self._job(operation, kernel, probe_arguments(operation, probe))
+            if job is None or all(step.source != source for step in job.steps):
+                continue
+            ran = True
+            what = f"kernel {kernel.name} of {operation.name}"
+            try:
+                wrong = self._run(operation, probe, job)
+            except DeviceLostError:
+                raise
+            except (KernelError, ValidationError, LimitExceededError) as error:
+                return f"{what} was refused: {error}"
+            if wrong:
+                return f"{what} {wrong}"
+        return "" if ran else f"kernel {kernel.name} of {operation.name} has no probe for this use"
+
+    def _run(self, operation: Operation, probe: Probe, job: Job) -> str:
+        arguments = probe_arguments(operation, probe)
+        result, _ = operation.job(arguments)
+        arrays = [
+            array.astype(dtype) for array, dtype in zip(probe.inputs, result.cast, strict=True)
+        ]
+        expected = operation.compute(arguments, result, arrays)
+        device = self.device
+        with device.aside():
+            tensors = [
+                Tensor(device, device.store(array), Spec(array.shape, array.dtype))
+                for array in arrays
+            ]
+            plan = device.compile(job, [t.spec for t in tensors], result)
+            plan.finish = None
+            outputs = plan.run(tensors)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            got = [tensor.download() for tensor in outputs]
+        for one, other in zip(got, expected, strict=True):
+            wrong = difference(one, other, probe.tolerance)
+            if wrong:
+                shapes = ", ".join(str(array.shape) for array in probe.inputs)
+                return f"{wrong} (probe of {shapes})"
+        return ""
+
+
+def probe_arguments(operation: Operation, probe: Probe) -> dict[str, Any]:
+    """A probe as the arguments of a rule: specs for tensors, attributes as they are."""
+    specs = [Spec(array.shape, array.dtype) for array in probe.inputs]
+    named = dict(zip(operation.tensors, specs, strict=False))
+    bound = operation.signature.bind(**named, **probe.arguments)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def difference(
+    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float
+) -> str:
+    """"" if two arrays agree, NaN for NaN, else where they differ most: got and expected."""
+    a = got.astype(np.float64).reshape(-1)
+    b = expected.astype(np.float64).reshape(-1)
+    finite = np.isfinite(b)
+    scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
+    with np.errstate(invalid="ignore"):
+        close = np.abs(a - b) <= tolerance * scale
+    same = (a == b) | (np.isnan(a) & np.isnan(b)) | (close & finite)
+    if same.all():
+        return ""
+    index = int(np.argmin(same))
+    return f"gave {got.reshape(-1)[index]} where {expected.reshape(-1)[index]} was expected"
+

@@ -1,0 +1,119 @@
+"""Running a user's own WGSL on a device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import wgpu_native_py as wgpu
+from wgpu_native_py.pipeline import bindings
+
+from .dtypes import f32
+from .errors import DTypeError, KernelError
+from .operation import pack
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .gpu import GpuDevice
+
+_PARAMS = re.compile(r"var\s*<\s*params\s*>")
+
+
+def run(
+    device: GpuDevice,
+    wgsl: str,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    workgroups: int | tuple[int, ...],
+    params: Any,
+) -> list[Tensor]:
+    """GpuDevice.run, whose docstring says what it takes.
+
+    The kernel is submitted on its own, so that what the device refuses is refused here and
+    takes no other recorded work with it.
+    """
+    read = [x if type(x) is Tensor else device.upload(x) for x in inputs]
+    written = [_output(device, output) for output in outputs]
+    tensors = [*read, *written]
+    for tensor in tensors:
+        if tensor.device is not device:
+            raise KernelError("[run] expected tensors of this device")
+    shared = {id(tensor.storage) for tensor in read} & {id(tensor.storage) for tensor in written}
+    if shared:
+        raise KernelError(
+            "[run] a tensor is both an input and an output; list one that is read and written "
+            "among the outputs only"
+        )
+    data = _params(params)
+    found = bindings(wgsl)
+    if data and not _PARAMS.search(wgsl):
+        tensors.append(_uniform(device, found, len(tensors), data))
+        data = b""
+    if [number for number, _ in found] != list(range(len(tensors))):
+        raise KernelError(
+            f"[run] {len(read)} inputs and {len(written)} outputs take bindings 0 to "
+            f"{len(tensors) - 1}, but the kernel declares {[number for number, _ in found]}"
+        )
+    for number in range(len(read), len(read) + len(written)):
+        if found[number][1] != "read_write":
+            raise KernelError(f"[run] binding {number} is an output and must be read_write")
+    groups = (workgroups,) if isinstance(workgroups, int) else tuple(workgroups)
+    groups = (*groups, 1, 1)[:3]
+    with device.lock:
+        pipeline = device.native.create_pipeline(wgsl, params_size=len(data), label="run")
+        dispatch = pipeline.dispatch(groups, data)
+        device.submit()
+        encoder = wgpu.CommandEncoder(device.native)
+        buffers = [
+            tensor.storage.buffer if type(tensor) is Tensor else tensor for tensor in tensors
+        ]
+        encoder.dispatch(dispatch, buffers)
+        try:
+            encoder.submit()
+        except wgpu.ValidationError as error:
+            raise KernelError(str(error)) from None
+    return written
+
+
+def _output(device: GpuDevice, output: Any) -> Tensor:
+    """A tensor to write: one that is given, or a new one of a shape or (shape, dtype)."""
+    if type(output) is Tensor:
+        return output
+    if isinstance(output, (tuple, list)) and len(output) == 2 and not _is_length(output[1]):
+        return device.empty(output[0], output[1])
+    return device.empty(output, f32)
+
+
+def _is_length(value: Any) -> bool:
+    return isinstance(value, (int, np.integer))
+
+
+def _params(params: Any) -> bytes:
+    if params is None:
+        return b""
+    if isinstance(params, (bytes, bytearray, memoryview)):
+        data = bytes(params)
+    elif isinstance(params, np.ndarray):
+        if params.dtype.kind in "fiu" and params.dtype.itemsize == 8:
+            raise DTypeError(f"[run] WGSL has no {params.dtype}; give params of 4-byte numbers")
+        data = params.tobytes()
+    else:
+        values = params if isinstance(params, (tuple, list)) else [params]
+        data = pack(*(v.item() if isinstance(v, np.generic) else v for v in values))
+    return data + bytes(-len(data) % 4)
+
+
+def _uniform(
+    device: GpuDevice, found: list[tuple[int, str]], number: int, data: bytes
+) -> Any:
+    if (number, "uniform") not in found:
+        raise KernelError(
+            f"[run] params were given, but the kernel declares neither `var<params>` nor a "
+            f"var<uniform> at binding {number}"
+        )
+    buffer = device.native.create_buffer(len(data) + -len(data) % 16, "uniform")
+    device.native.queue.write(buffer, data)
+    return buffer

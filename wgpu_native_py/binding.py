@@ -1,0 +1,265 @@
+"""What both generations of the C API share, and the list of what each must say for itself."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Handle = Any  # a cffi handle or pointer; opaque outside this package
+
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """What an adapter says of itself."""
+
+    name: str
+    vendor: str
+    driver: str
+    backend: str  # "Vulkan", "Metal", "D3D12" or "OpenGL"
+    type: str  # "discrete", "integrated", "software" or "unknown"
+    vendor_id: int
+    device_id: int
+
+
+class Binding:
+    """One generation's C API behind one set of Python methods.
+
+    A method stands here when both generations do it alike; v22.py and v29.py hold the rest.
+    Nothing in here checks for errors: that is device.py's business, in one place.
+    """
+
+    api: str
+    # The names that requests for features use, and the C constants they stand for.
+    features: dict[str, str]
+    # The C enumerators of adapter types, whose numbers moved between the generations.
+    trusted_modules: bool  # whether a shader module can be made without run-time checks
+    immediates: bool  # whether a compute pass can be given immediates
+
+    def __init__(self, ffi: Any, c: Any) -> None:
+        self.ffi = ffi
+        self.c = c
+        self._callbacks: list[Any] = []  # C keeps only the address
+        self.on_error = self.callback("WGPUErrorCallback", self._on_error)
+        self.on_lost = self.callback("WGPUDeviceLostCallback", self._on_lost)
+
+    # Strings and callbacks -----------------------------------------------------------------
+
+    def callback(self, ctype: str, function: Any) -> Any:
+        """A C callback that lives as long as the binding."""
+        callback = self.ffi.callback(ctype, function)
+        self._callbacks.append(callback)
+        return callback
+
+    def string(self, text: str | None) -> tuple[Any, Any]:
+        """(what a descriptor's string field takes, what must stay alive meanwhile)."""
+        raise NotImplementedError
+
+    def text(self, value: Any) -> str:
+        """A C string as Python text."""
+        raise NotImplementedError
+
+    def _on_error(self, *arguments: Any) -> None:
+        raise NotImplementedError
+
+    def _on_lost(self, *arguments: Any) -> None:
+        raise NotImplementedError
+
+    def record_error(self, kind: int, message: Any, userdata: Any) -> None:
+        # Called on the calling thread with the library's lock held: it may only append.
+        self.ffi.from_handle(userdata).append((int(kind), self.text(message)))
+
+    def route_log(self, logger: logging.Logger) -> None:
+        """Send the library's warnings and errors to `logger`.
+
+        As debug messages: what is wrong for a caller is raised as an exception, with the same text.
+        """
+
+        def on_log(_level: int, message: Any, _userdata: Any) -> None:
+            logger.debug("%s", self.text(message))
+
+        self.c.wgpuSetLogCallback(self.callback("WGPULogCallback", on_log), self.ffi.NULL)
+        self.c.wgpuSetLogLevel(self.c.WGPULogLevel_Warn)
+        # A driver thread that logs while the interpreter goes down would call into nothing.
+        atexit.register(self.c.wgpuSetLogLevel, self.c.WGPULogLevel_Off)
+
+    # Instances and adapters ----------------------------------------------------------------
+
+    def create_instance(self) -> Handle:
+        """An instance over Vulkan, Metal and D3D12.
+
+        OpenGL is left out: it shows the same software adapter twice and has no compute worth it.
+        """
+        ffi, c = self.ffi, self.c
+        extras = ffi.new("WGPUInstanceExtras *")
+        extras.chain.sType = c.WGPUSType_InstanceExtras
+        extras.backends = self.primary_backends()
+        extras.flags = self.instance_flags()
+        descriptor = ffi.new("WGPUInstanceDescriptor *")
+        descriptor.nextInChain = ffi.addressof(extras, "chain")
+        return c.wgpuCreateInstance(descriptor)
+
+    def primary_backends(self) -> int:
+        c = self.c
+        return int(
+            c.WGPUInstanceBackend_Vulkan | c.WGPUInstanceBackend_Metal | c.WGPUInstanceBackend_DX12
+        )
+
+    def instance_flags(self) -> int:
+        raise NotImplementedError
+
+    def adapters(self, instance: Handle) -> list[Handle]:
+        options = self.ffi.new("WGPUInstanceEnumerateAdapterOptions *")
+        options.backends = self.primary_backends()
+        count = self.c.wgpuInstanceEnumerateAdapters(instance, options, self.ffi.NULL)
+        if count == 0:
+            return []
+        handles = self.ffi.new("WGPUAdapter[]", count)
+        count = self.c.wgpuInstanceEnumerateAdapters(instance, options, handles)
+        return list(handles[0:count])
+
+    def adapter_info(self, adapter: Handle) -> AdapterInfo:
+        ffi, c = self.ffi, self.c
+        raw = ffi.new("WGPUAdapterInfo *")
+        c.wgpuAdapterGetInfo(adapter, raw)
+        backends = {
+            c.WGPUBackendType_Vulkan: "Vulkan",
+            c.WGPUBackendType_Metal: "Metal",
+            c.WGPUBackendType_D3D12: "D3D12",
+        }
+        types = {
+            c.WGPUAdapterType_DiscreteGPU: "discrete",
+            c.WGPUAdapterType_IntegratedGPU: "integrated",
+            c.WGPUAdapterType_CPU: "software",
+        }
+        info = AdapterInfo(
+            name=self.text(raw.device),
+            vendor=self.text(raw.vendor),
+            driver=self.text(raw.description),
+            backend=backends.get(raw.backendType, "OpenGL"),
+            type=types.get(raw.adapterType, "unknown"),
+            vendor_id=int(raw.vendorID),
+            device_id=int(raw.deviceID),
+        )
+        c.wgpuAdapterInfoFreeMembers(raw[0])
+        return info
+
+    def limits(self, adapter: Handle) -> dict[str, int]:
+        raise NotImplementedError
+
+    def adapter_features(self, adapter: Handle) -> set[str]:
+        has = self.c.wgpuAdapterHasFeature
+        return {
+            name
+            for name, constant in self.features.items()
+            if has(adapter, self.feature(constant)) & 0xFF
+        }
+
+    def device_features(self, device: Handle) -> set[str]:
+        # An unknown feature number is ignored silently, so what was granted is asked for again.
+        has = self.c.wgpuDeviceHasFeature
+        return {
+            name
+            for name, constant in self.features.items()
+            if has(device, self.feature(constant)) & 0xFF
+        }
+
+    def feature(self, constant: str) -> Any:
+        return self.ffi.cast("WGPUFeatureName", int(getattr(self.c, constant)))
+
+    def feature_array(self, names: Sequence[str]) -> Any:
+        return self.ffi.new(
+            "WGPUFeatureName[]", [int(getattr(self.c, self.features[name])) for name in names]
+        )
+
+    def request_device(
+        self, adapter: Handle, features: Sequence[str], limits: dict[str, int], errors: Any
+    ) -> tuple[Handle, str]:
+        """(device, "") or (None, why not). `errors` is the ffi handle of the error list."""
+        raise NotImplementedError
+
+    def fill_limits(self, target: Any, limits: dict[str, int]) -> None:
+        for name, value in limits.items():
+            setattr(target, name, value)
+
+    def read_limits(self, source: Any) -> dict[str, int]:
+        fields = self.ffi.typeof("WGPULimits").fields
+        return {name: int(getattr(source, name)) for name, _ in fields if name != "nextInChain"}
+
+    # Shaders and pipelines -----------------------------------------------------------------
+
+    def shader_module(self, device: Handle, code: str, label: str, checked: bool) -> Handle:
+        raise NotImplementedError
+
+    def bind_group_layout(self, device: Handle, kinds: Sequence[tuple[int, str]]) -> Handle:
+        """A layout of (binding number, "read" | "read_write" | "uniform")."""
+        ffi, c = self.ffi, self.c
+        types = {
+            "read": c.WGPUBufferBindingType_ReadOnlyStorage,
+            "read_write": c.WGPUBufferBindingType_Storage,
+            "uniform": c.WGPUBufferBindingType_Uniform,
+        }
+        entries = ffi.new("WGPUBindGroupLayoutEntry[]", max(len(kinds), 1))
+        for entry, (binding, kind) in zip(entries, kinds, strict=False):
+            entry.binding = binding
+            entry.visibility = c.WGPUShaderStage_Compute
+            entry.buffer.type = types[kind]
+        descriptor = ffi.new("WGPUBindGroupLayoutDescriptor *")
+        descriptor.entryCount = len(kinds)
+        descriptor.entries = entries
+        return c.wgpuDeviceCreateBindGroupLayout(device, descriptor)
+
+    def pipeline_layout(self, device: Handle, group: Handle, immediate_size: int) -> Handle:
+        ffi = self.ffi
+        groups = ffi.new("WGPUBindGroupLayout[]", [group])
+        descriptor = ffi.new("WGPUPipelineLayoutDescriptor *")
+        descriptor.bindGroupLayoutCount = 1
+        descriptor.bindGroupLayouts = groups
+        self.set_immediate_size(descriptor, immediate_size)
+        return self.c.wgpuDeviceCreatePipelineLayout(device, descriptor)
+
+    def set_immediate_size(self, descriptor: Any, size: int) -> None:
+        raise NotImplementedError
+
+    def compute_pipeline(
+        self, device: Handle, layout: Handle, module: Handle, entry: str, label: str
+    ) -> Handle:
+        descriptor = self.ffi.new("WGPUComputePipelineDescriptor *")
+        descriptor.label, keep_label = self.string(label)
+        descriptor.layout = layout
+        descriptor.compute.module = module
+        descriptor.compute.entryPoint, keep_entry = self.string(entry)
+        pipeline = self.c.wgpuDeviceCreateComputePipeline(device, descriptor)
+        del keep_label, keep_entry
+        return pipeline
+
+    # Queries, mapping, scopes --------------------------------------------------------------
+
+    def query_set(self, device: Handle, count: int) -> Handle:
+        descriptor = self.ffi.new("WGPUQuerySetDescriptor *")
+        descriptor.type = self.c.WGPUQueryType_Timestamp
+        descriptor.count = count
+        return self.c.wgpuDeviceCreateQuerySet(device, descriptor)
+
+    def timestamp_writes(self, queries: Handle, begin: int, end: int) -> Any:
+        raise NotImplementedError
+
+    def timestamp_period(self, queue: Handle) -> float:
+        """Nanoseconds a tick."""
+        raise NotImplementedError
+
+    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
+        """Map a buffer for reading and wait for it; "" or why it failed."""
+        raise NotImplementedError
+
+    def pop_error_scope(self, device: Handle) -> tuple[int, str]:
+        """(error type, message) of the innermost scope; type 0 when it caught nothing."""
+        raise NotImplementedError
+
+    def poll(self, device: Handle, wait: bool) -> bool:
+        """Process finished work; True when the queue is empty."""
+        # The function returns a Rust bool: only the low byte of the register is defined.
+        return bool(self.c.wgpuDevicePoll(device, wait, self.ffi.NULL) & 0xFF)

@@ -1,0 +1,147 @@
+"""Recording work: a command encoder with one compute pass kept open as long as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import ValidationError
+
+if TYPE_CHECKING:
+    from .buffer import Buffer
+    from .device import Device
+    from .pipeline import Dispatch
+
+
+class CommandEncoder:
+    """Dispatches and copies in order, submitted once.
+
+    Dispatches that follow each other share a pass: passes cost more than dispatches, and wgpu
+    orders the dispatches of one pass by itself. Callers hold the device's lock.
+    """
+
+    def __init__(self, device: Device) -> None:
+        c = device.library.c
+        device.usable()
+        self.device = device
+        self.count = 0  # of dispatches and copies recorded
+        self._null = device.library.ffi.NULL
+        self._handle = c.wgpuDeviceCreateCommandEncoder(device.handle, self._null)
+        self._pass: Any = None
+        self._pipeline: Any = None
+        self._create_group = c.wgpuDeviceCreateBindGroup
+        self._release_group = c.wgpuBindGroupRelease
+        self._set_pipeline = c.wgpuComputePassEncoderSetPipeline
+        self._set_group = c.wgpuComputePassEncoderSetBindGroup
+        self._dispatch = c.wgpuComputePassEncoderDispatchWorkgroups
+        if device.library.binding.immediates:
+            self._set_immediates = c.wgpuComputePassEncoderSetImmediates
+
+    def dispatch(self, dispatch: Dispatch, buffers: Sequence[Buffer]) -> None:
+        """Record a dispatch over buffers, given in the order of their binding numbers."""
+        compute = self._pass
+        if compute is None:
+            compute = self._begin_pass(self._null)
+        for slot, buffer in zip(dispatch.slots, buffers, strict=True):
+            slot.buffer = buffer.handle
+        group = self._create_group(self.device.handle, dispatch.descriptor)
+        pipeline = dispatch.pipeline
+        if pipeline is not self._pipeline:
+            self._set_pipeline(compute, pipeline.handle)
+            self._pipeline = pipeline
+        self._set_group(compute, 0, group, 0, self._null)
+        if dispatch.immediates_size:
+            self._set_immediates(compute, 0, dispatch.immediates, dispatch.immediates_size)
+        x, y, z = dispatch.workgroups
+        self._dispatch(compute, x, y, z)
+        self._release_group(group)
+        self.count += 1
+
+    def copy(self, source: Buffer, target: Buffer, size: int, start: int = 0) -> None:
+        """Record a copy of `size` bytes of `source` from `start` on to the start of `target`.
+
+        Both numbers are multiples of 4, and size is at least 4.
+        """
+        if size <= 0 or size % 4 or start % 4 or start + size > source.size or size > target.size:
+            raise ValidationError(
+                f"cannot copy {size} bytes at {start} of {source.size} into {target.size} bytes"
+            )
+        self._end_pass()
+        self.device.library.c.wgpuCommandEncoderCopyBufferToBuffer(
+            self._handle, source.handle, start, target.handle, 0, size
+        )
+        self.count += 1
+
+    def clear(self, buffer: Buffer) -> None:
+        """Record filling a buffer with zeros."""
+        self._end_pass()
+        self.device.library.c.wgpuCommandEncoderClearBuffer(
+            self._handle, buffer.handle, 0, buffer.size
+        )
+        self.count += 1
+
+    def begin_timed(self, queries: QuerySet) -> None:
+        """Open a pass that writes timestamps at its start and end."""
+        self._end_pass()
+        binding, ffi = self.device.library.binding, self.device.library.ffi
+        writes = binding.timestamp_writes(queries.handle, 0, 1)
+        descriptor = ffi.new("WGPUComputePassDescriptor *")
+        descriptor.timestampWrites = writes
+        self._begin_pass(descriptor)
+
+    def resolve(self, queries: QuerySet) -> None:
+        """Record writing the timestamps into the query set's buffer."""
+        self._end_pass()
+        c = self.device.library.c
+        c.wgpuCommandEncoderResolveQuerySet(
+            self._handle, queries.handle, 0, queries.count, queries.buffer.handle, 0
+        )
+        self.count += 1
+
+    def submit(self) -> None:
+        """Finish and submit; if anything recorded was refused, raise and submit nothing."""
+        device = self.device
+        self._end_pass()
+        handle, self._handle = self._handle, None
+        commands = device.library.c.wgpuCommandEncoderFinish(handle, self._null)
+        device.library.c.wgpuCommandEncoderRelease(handle)
+        if device.errors or device.lost:
+            device.library.c.wgpuCommandBufferRelease(commands)
+            device.check("work that was recorded")
+        device.queue.submit(commands)
+
+    def _begin_pass(self, descriptor: Any) -> Any:
+        c = self.device.library.c
+        self._pass = c.wgpuCommandEncoderBeginComputePass(self._handle, descriptor)
+        self._pipeline = None
+        return self._pass
+
+    def _end_pass(self) -> None:
+        if self._pass is not None:
+            c = self.device.library.c
+            c.wgpuComputePassEncoderEnd(self._pass)
+            # v22 wants the pass released before the submit.
+            c.wgpuComputePassEncoderRelease(self._pass)
+            self._pass = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None and not self.device.abandoned:
+            self._end_pass()
+            self.device.library.c.wgpuCommandEncoderRelease(self._handle)
+
+
+class QuerySet:
+    """Two timestamps, where the device has the feature "timestamp-query"."""
+
+    def __init__(self, device: Device) -> None:
+        if "timestamp-query" not in device.features:
+            raise ValidationError(f"{device.adapter.info.name} has no timestamp queries")
+        self.device = device
+        self.count = 2
+        self.handle = device.library.binding.query_set(device.handle, self.count)
+        device.check("while a query set was created")
+        self.buffer = device.create_buffer(8 * self.count, "query")
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle") and not self.device.abandoned:
+            self.device.library.c.wgpuQuerySetRelease(self.handle)

@@ -1,0 +1,117 @@
+"""Loading one wgpu-native library: find it, check its generation, bind its C functions."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import LibraryMismatchError, LibraryNotFoundError
+from .find import find_library, fetch_command
+
+if TYPE_CHECKING:
+    from .binding import Binding
+
+logger = logging.getLogger("tensai.wgpu_native")
+
+_lock = threading.Lock()
+_loaded: dict[Path, Library] = {}
+
+
+class Library:
+    """A loaded wgpu-native library of one generation.
+
+    ``path`` is the file, ``version`` is like "29.0.1.1", ``api`` is "v22" or "v29", and
+    ``source`` says which rule of the search found it. ``binding`` holds what differs between
+    the generations.
+    """
+
+    def __init__(self, path: Path, version: str, api: str, source: str, ffi: Any, c: Any) -> None:
+        self.path = path
+        self.version = version
+        self.api = api
+        self.source = source
+        self.ffi = ffi
+        self.c = c
+        self.binding: Binding = _binding_class(api)(ffi, c)
+
+    def __repr__(self) -> str:
+        return f"<wgpu-native {self.version} ({self.api}) at {self.path}>"
+
+
+def load(api: str | None = None, library: str | os.PathLike[str] | None = None) -> Library:
+    """Load the library that the search order finds, or return it if it is loaded already.
+
+    ``api`` ("v22" or "v29") asks for a generation, ``library`` names a file; both override the
+    environment. Raises LibraryNotFoundError, or LibraryMismatchError when the library found is
+    of another generation than the one asked for.
+    """
+    found = find_library(api, library)
+    path = Path(found.path).resolve() if os.path.sep in str(found.path) else Path(found.path)
+    wanted = api or os.environ.get("TENSAI_WGPU_API") or None
+    with _lock:
+        loaded = _loaded.get(path)
+        if loaded is None:
+            loaded = _load(path, found.source)
+            _loaded[path] = loaded
+    if wanted and loaded.api != wanted:
+        raise LibraryMismatchError(
+            f"{loaded.path} (from {loaded.source}) is wgpu-native {loaded.version}, which has the "
+            f"{loaded.api} API, but {wanted} was asked for. Fetch the right one with "
+            f"`{fetch_command(wanted)}`, or ask for {loaded.api}."
+        )
+    return loaded
+
+
+def _load(path: Path, source: str) -> Library:
+    if sys.platform == "win32" and path.parent != Path():
+        # A dependent DLL (dxcompiler.dll) may lie beside the library.
+        os.add_dll_directory(str(path.parent))
+    try:
+        # ctypes never closes a library, so this also pins it: handles may be released at
+        # interpreter exit, after every Python reference to the library is gone.
+        version_number = ctypes.CDLL(str(path)).wgpuGetVersion()
+    except (OSError, AttributeError) as error:
+        raise LibraryNotFoundError(
+            f"{path} (from {source}) could not be loaded as wgpu-native: {error}. It must be a "
+            f"wgpu-native library for {sys.platform}, built for this Python's architecture; "
+            f"`{fetch_command('v29')}` fetches one."
+        ) from error
+    version = ".".join(str(version_number >> shift & 0xFF) for shift in (24, 16, 8, 0))
+    api = {22: "v22", 29: "v29"}.get(version_number >> 24 & 0xFF)
+    if api is None:
+        # The C API changes between releases without a symbol changing: a call would crash.
+        raise LibraryMismatchError(
+            f"{path} (from {source}) is wgpu-native {version}; tensai speaks to 22.x and 29.x. "
+            f"Fetch one of them with `{fetch_command('v29')}`."
+        )
+    from cffi import FFI
+
+    ffi = FFI()
+    ffi.cdef(header_text(api))
+    c = ffi.dlopen(str(path), ffi.RTLD_NOW)
+    library = Library(path, version, api, source, ffi, c)
+    library.binding.route_log(logger)
+    return library
+
+
+def header_text(api: str) -> str:
+    """The C declarations of one generation, as cffi reads them."""
+    here = Path(__file__).parent
+    installed = here / "headers" / f"{api}.h"
+    path = installed if installed.exists() else here.parent / "headers" / f"{api}.h"
+    return path.read_text(encoding="utf-8")
+
+
+def _binding_class(api: str) -> type[Binding]:
+    if api == "v22":
+        from .v22 import BindingV22
+
+        return BindingV22
+    from .v29 import BindingV29
+
+    return BindingV29

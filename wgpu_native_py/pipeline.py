@@ -1,0 +1,165 @@
+"""Compute pipelines, and dispatches prepared for recording.
+
+A WGSL source says `var<params> name: Struct;` and never knows how its parameters arrive: as
+immediates where the device has room for them, else in a uniform buffer after the last binding.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .errors import KernelError, LimitExceededError
+
+if TYPE_CHECKING:
+    from .device import Device
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_VARIABLE = re.compile(
+    r"((?:@\w+\s*\([^)]*\)\s*)+)var\s*<\s*(storage|uniform)\s*(?:,\s*(read_write|read)\s*)?>"
+)
+_ATTRIBUTE = re.compile(r"@(group|binding)\s*\(\s*(\d+)\s*[ui]?\s*,?\s*\)")
+_PARAMS = re.compile(r"var\s*<\s*params\s*>")
+
+
+def bindings(wgsl: str) -> list[tuple[int, str]]:
+    """The (binding number, "read" | "read_write" | "uniform") of each variable in group 0."""
+    found = []
+    for attributes, space, access in _VARIABLE.findall(_COMMENT.sub(" ", wgsl)):
+        numbers = {name: int(number) for name, number in _ATTRIBUTE.findall(attributes)}
+        if numbers.keys() != {"group", "binding"} or numbers["group"] != 0:
+            raise KernelError(
+                f"a kernel's buffers are declared as @group(0) @binding(number), not "
+                f"{attributes.strip()!r}"
+            )
+        kind = "uniform" if space == "uniform" else access or "read"
+        found.append((numbers["binding"], kind))
+    found.sort()
+    if len({number for number, _ in found}) < len(found):
+        raise KernelError(f"two variables of the kernel share a binding: {found}")
+    return found
+
+
+class ComputePipeline:
+    """A compiled kernel."""
+
+    def __init__(
+        self, device: Device, wgsl: str, params_size: int, entry: str, label: str, checked: bool
+    ) -> None:
+        binding, c = device.library.binding, device.library.c
+        self.device = device
+        self.label = label
+        self.params_size = params_size
+        layout = bindings(wgsl)
+        self.immediates = (
+            0 < params_size <= device.limits["maxImmediateSize"] and "immediates" in device.features
+        )
+        if self.immediates:
+            wgsl = _PARAMS.sub("var<immediate>", wgsl)
+        elif params_size:
+            number = layout[-1][0] + 1 if layout else 0
+            wgsl = _PARAMS.sub(f"@group(0) @binding({number}) var<uniform>", wgsl)
+            layout.append((number, "uniform"))
+        self.bindings = [number for number, kind in layout]
+        storage = sum(kind != "uniform" for _, kind in layout)
+        if storage > device.limits["maxStorageBuffersPerShaderStage"]:
+            raise LimitExceededError(
+                f"kernel {label!r} binds {storage} buffers; {device.adapter.info.name} allows "
+                f"{device.limits['maxStorageBuffersPerShaderStage']}"
+            )
+        immediate_size = params_size if self.immediates else 0
+        with device.lock:
+            device.check("before a kernel was compiled")
+            module = binding.shader_module(device.handle, wgsl, label, checked)
+            try:
+                if device.errors:
+                    device.check(f"to compile kernel {label!r}", KernelError)
+                self.group_layout = binding.bind_group_layout(device.handle, layout)
+                self._layout = binding.pipeline_layout(
+                    device.handle, self.group_layout, immediate_size
+                )
+                self.handle = binding.compute_pipeline(
+                    device.handle, self._layout, module, entry, label
+                )
+            finally:
+                c.wgpuShaderModuleRelease(module)
+            if device.errors:
+                device.check(f"to create the pipeline of kernel {label!r}", KernelError)
+
+    def dispatch(self, workgroups: tuple[int, int, int], params: bytes = b"") -> Dispatch:
+        """This kernel over `workgroups`, with its parameters, ready to be recorded."""
+        return Dispatch(self, workgroups, params)
+
+    def __del__(self) -> None:
+        if self.device.abandoned:
+            return
+        c = self.device.library.c
+        if hasattr(self, "handle"):
+            c.wgpuComputePipelineRelease(self.handle)
+        if hasattr(self, "_layout"):
+            c.wgpuPipelineLayoutRelease(self._layout)
+        if hasattr(self, "group_layout"):
+            c.wgpuBindGroupLayoutRelease(self.group_layout)
+
+
+class Dispatch:
+    """A pipeline, its parameters and its workgroup counts.
+
+    Everything that does not change between recordings is laid out in C structures once, so that
+    recording costs four C calls and an assignment for each buffer.
+    """
+
+    __slots__ = (
+        "_uniform",
+        "_entries",
+        "_params",
+        "descriptor",
+        "immediates",
+        "immediates_size",
+        "pipeline",
+        "slots",
+        "workgroups",
+    )
+
+    def __init__(
+        self, pipeline: ComputePipeline, workgroups: tuple[int, int, int], params: bytes
+    ) -> None:
+        device = pipeline.device
+        ffi = device.library.ffi
+        most = device.limits["maxComputeWorkgroupsPerDimension"]
+        if any(count > most or count < 1 for count in workgroups):
+            raise LimitExceededError(
+                f"kernel {pipeline.label!r} was dispatched over {workgroups} workgroups; each count "
+                f"is 1 to {most:,}"
+            )
+        if len(params) != pipeline.params_size:
+            raise KernelError(
+                f"kernel {pipeline.label!r} takes {pipeline.params_size} bytes of parameters, "
+                f"not {len(params)}"
+            )
+        self.pipeline = pipeline
+        self.workgroups = workgroups
+        numbers = pipeline.bindings
+        self._entries = ffi.new("WGPUBindGroupEntry[]", max(len(numbers), 1))
+        for entry, number in zip(self._entries, numbers, strict=False):
+            entry.binding = number
+            entry.size = 0xFFFF_FFFF_FFFF_FFFF  # the whole buffer
+        self.descriptor = ffi.new("WGPUBindGroupDescriptor *")
+        self.descriptor.layout = pipeline.group_layout
+        self.descriptor.entryCount = len(numbers)
+        self.descriptor.entries = self._entries
+        self._params = self._uniform = None
+        self.immediates = ffi.NULL
+        self.immediates_size = 0
+        buffers = len(numbers)
+        if pipeline.immediates:
+            self._params = ffi.new("char[]", params)
+            self.immediates = self._params
+            self.immediates_size = len(params)
+        elif params:
+            uniform = device.create_buffer(len(params) + -len(params) % 16, "uniform")
+            device.queue.write(uniform, params)
+            buffers -= 1
+            self._entries[buffers].buffer = uniform.handle
+            self._uniform = uniform
+        self.slots = [ffi.addressof(self._entries, index) for index in range(buffers)]

@@ -1,0 +1,163 @@
+"""wgpu-native 29: sized strings, callback infos with a mode, immediates, trusted modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .binding import Binding, Handle
+
+
+class BindingV29(Binding):
+    """The C API of wgpu-native 29."""
+
+    api = "v29"
+    features = {
+        "timestamp-query": "WGPUFeatureName_TimestampQuery",
+        "shader-f16": "WGPUFeatureName_ShaderF16",
+        "immediates": "WGPUNativeFeature_Immediates",
+        "subgroup": "WGPUNativeFeature_Subgroup",
+        "subgroup-barrier": "WGPUNativeFeature_SubgroupBarrier",
+        "float32-atomic": "WGPUNativeFeature_ShaderFloat32Atomic",
+    }
+    trusted_modules = True
+    immediates = True
+
+    def __init__(self, ffi: Any, c: Any) -> None:
+        super().__init__(ffi, c)
+        self._on_device = self.callback("WGPURequestDeviceCallback", self._device_requested)
+        self._on_mapped = self.callback("WGPUBufferMapCallback", self._mapped)
+        self._on_scope = self.callback("WGPUPopErrorScopeCallback", self._scope_popped)
+
+    def callback(self, ctype: str, function: Any) -> Any:
+        renamed = {"WGPUErrorCallback": "WGPUUncapturedErrorCallback"}
+        return super().callback(renamed.get(ctype, ctype), function)
+
+    def string(self, text: str | None) -> tuple[Any, Any]:
+        view = self.ffi.new("WGPUStringView *")
+        if text is None:
+            return view[0], view
+        data = text.encode()
+        buffer = self.ffi.new("char[]", data)
+        view.data = buffer
+        view.length = len(data)
+        return view[0], (view, buffer)
+
+    def text(self, value: Any) -> str:
+        if not value.data:
+            return ""
+        return bytes(self.ffi.buffer(value.data, value.length)).decode(errors="replace")
+
+    def _on_error(self, _device: Any, kind: int, message: Any, userdata: Any, _unused: Any) -> None:
+        self.record_error(kind, message, userdata)
+
+    def _on_lost(self, _device: Any, reason: int, message: Any, userdata: Any, _: Any) -> None:
+        quiet = (self.c.WGPUDeviceLostReason_Destroyed, self.c.WGPUDeviceLostReason_CallbackCancelled)
+        if reason not in quiet:
+            self.record_error(self.c.WGPUErrorType_Unknown, message, userdata)
+
+    def instance_flags(self) -> int:
+        # Translation layers such as dozen (WSL2) are honest about not being conformant; their
+        # results are what counts here, and every kernel is checked on the device anyway.
+        return int(self.c.WGPUInstanceFlag_AllowUnderlyingNoncompliantAdapter)
+
+    def limits(self, adapter: Handle) -> dict[str, int]:
+        limits = self.ffi.new("WGPULimits *")
+        self.c.wgpuAdapterGetLimits(adapter, limits)
+        return self.read_limits(limits)
+
+    def request_device(
+        self, adapter: Handle, features: Sequence[str], limits: dict[str, int], errors: Any
+    ) -> tuple[Handle, str]:
+        ffi, c = self.ffi, self.c
+        required = ffi.new("WGPULimits *")
+        self.fill_limits(required, limits)
+        wanted = self.feature_array(features)
+        descriptor = ffi.new("WGPUDeviceDescriptor *")
+        descriptor.requiredFeatureCount = len(features)
+        descriptor.requiredFeatures = wanted
+        descriptor.requiredLimits = required
+        descriptor.deviceLostCallbackInfo.mode = c.WGPUCallbackMode_AllowSpontaneous
+        descriptor.deviceLostCallbackInfo.callback = self.on_lost
+        descriptor.deviceLostCallbackInfo.userdata1 = errors
+        descriptor.uncapturedErrorCallbackInfo.callback = self.on_error
+        descriptor.uncapturedErrorCallbackInfo.userdata1 = errors
+        answer: list[Any] = []
+        handle = ffi.new_handle(answer)
+        info = ffi.new("WGPURequestDeviceCallbackInfo *")
+        info.mode = c.WGPUCallbackMode_AllowSpontaneous
+        info.callback = self._on_device
+        info.userdata1 = handle
+        c.wgpuAdapterRequestDevice(adapter, descriptor, info[0])
+        status, device, message = answer[0]
+        if status != c.WGPURequestDeviceStatus_Success:
+            return None, message
+        return device, ""
+
+    def _device_requested(
+        self, status: int, device: Handle, message: Any, userdata: Any, _unused: Any
+    ) -> None:
+        self.ffi.from_handle(userdata).append((status, device, self.text(message)))
+
+    def shader_module(self, device: Handle, code: str, label: str, checked: bool) -> Handle:
+        ffi, c = self.ffi, self.c
+        source = ffi.new("WGPUShaderSourceWGSL *")
+        source.chain.sType = c.WGPUSType_ShaderSourceWGSL
+        source.code, keep_code = self.string(code)
+        descriptor = ffi.new("WGPUShaderModuleDescriptor *")
+        descriptor.nextInChain = ffi.addressof(source, "chain")
+        descriptor.label, keep_label = self.string(label)
+        if checked:
+            module = c.wgpuDeviceCreateShaderModule(device, descriptor)
+        else:
+            module = c.wgpuDeviceCreateShaderModuleTrusted(
+                device, descriptor, c.WGPUShaderRuntimeChecks_None
+            )
+        del keep_code, keep_label
+        return module
+
+    def set_immediate_size(self, descriptor: Any, size: int) -> None:
+        descriptor.immediateSize = size
+
+    def timestamp_writes(self, queries: Handle, begin: int, end: int) -> Any:
+        writes = self.ffi.new("WGPUPassTimestampWrites *")
+        writes.querySet = queries
+        writes.beginningOfPassWriteIndex = begin
+        writes.endOfPassWriteIndex = end
+        return writes
+
+    def timestamp_period(self, queue: Handle) -> float:
+        return float(self.c.wgpuQueueGetTimestampPeriod(queue))
+
+    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
+        answer: list[tuple[int, str]] = []
+        handle = self.ffi.new_handle(answer)
+        info = self.ffi.new("WGPUBufferMapCallbackInfo *")
+        info.mode = self.c.WGPUCallbackMode_AllowSpontaneous
+        info.callback = self._on_mapped
+        info.userdata1 = handle
+        self.c.wgpuBufferMapAsync(buffer, self.c.WGPUMapMode_Read, 0, size, info[0])
+        self.poll(device, wait=True)
+        if answer and answer[0][0] == self.c.WGPUMapAsyncStatus_Success:
+            return ""
+        return answer[0][1] if answer else "no answer from the device"
+
+    def _mapped(self, status: int, message: Any, userdata: Any, _unused: Any) -> None:
+        self.ffi.from_handle(userdata).append((int(status), self.text(message)))
+
+    def pop_error_scope(self, device: Handle) -> tuple[int, str]:
+        answer: list[tuple[int, str]] = []
+        handle = self.ffi.new_handle(answer)
+        info = self.ffi.new("WGPUPopErrorScopeCallbackInfo *")
+        info.mode = self.c.WGPUCallbackMode_AllowSpontaneous
+        info.callback = self._on_scope
+        info.userdata1 = handle
+        self.c.wgpuDevicePopErrorScope(device, info[0])
+        if not answer or answer[0][0] == self.c.WGPUErrorType_NoError:
+            return 0, ""
+        return answer[0]
+
+    def _scope_popped(
+        self, _status: int, kind: int, message: Any, userdata: Any, _unused: Any
+    ) -> None:
+        self.ffi.from_handle(userdata).append((int(kind), self.text(message)))
