@@ -53,7 +53,8 @@ def run_with_newer_python(arguments: list[str]) -> int:
     """Hand over to a newer Python on the PATH, or say that one is needed."""
     for minor in range(20, OLDEST[1] - 1, -1):
         newer = shutil.which(f"python3.{minor}")
-        if newer:
+        # A version manager's stand-in is on the PATH even for a Python that it would not start.
+        if newer and subprocess.call([newer, "-c", ""], stderr=subprocess.DEVNULL) == 0:
             return subprocess.call([newer, str(Path(__file__).resolve()), *arguments])
     system_packages.say(
         f"tensai needs Python {OLDEST[0]}.{OLDEST[1]} or newer; this is {sys.version.split()[0]} "

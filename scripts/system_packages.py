@@ -31,7 +31,8 @@ def install(packages: list[str], why: str) -> bool:
         prefix += [] if root else ["-n"]
     elif interactive:
         say(f"{why} Shall I run `{' '.join(prefix + command)}`? [Y/n] ", end="")
-        if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
+        # An empty line is a yes; the end of the input, which has no line end, is not.
+        if sys.stdin.readline().lower() not in ("\n", "y\n", "yes\n"):
             say(by_hand)
             return False
     elif not root:

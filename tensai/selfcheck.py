@@ -197,8 +197,9 @@ def difference(
     got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float
 ) -> str:
     """"" if two arrays agree, NaN for NaN, else where they differ most: got and expected."""
-    a = got.astype(np.float64).reshape(-1)
-    b = expected.astype(np.float64).reshape(-1)
+    with np.errstate(invalid="ignore"):  # NumPy warns about some NaNs here
+        a = got.astype(np.float64).reshape(-1)
+        b = expected.astype(np.float64).reshape(-1)
     finite = np.isfinite(b)
     scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
     with np.errstate(invalid="ignore"):
@@ -207,5 +208,6 @@ def difference(
     if same.all():
         return ""
     index = int(np.argmin(same))
-    return f"gave {got.reshape(-1)[index]} where {expected.reshape(-1)[index]} was expected"
+    gave, wanted = got.reshape(-1)[index], expected.reshape(-1)[index]
+    return f"gave {gave} where {wanted} was expected, at element {index}"
 

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import http.server
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -228,7 +229,7 @@ def test_a_disk_that_refuses_leaves_nothing(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(number, "refused")
 
-    monkeypatch.setattr(Path if call == "mkdir" else wheels.os, call, refuse)
+    monkeypatch.setattr(Path if call == "mkdir" else os, call, refuse)
     with pytest.raises(FetchError, match=message):
         fetch.fetch("v29")
     assert files_below(tmp_path / "cache") == []
@@ -295,7 +296,7 @@ def test_a_python_without_pip_is_told_how_to_get_it(
 def test_pips_full_disk_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "ERROR: Could not install packages: [Errno 28] No space left on device\n"
     failed = subprocess.CompletedProcess([], 1, stdout="", stderr=said)
-    monkeypatch.setattr(wheels.subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(FetchError, match="disk is full.*No space left"):
         fetch.fetch("v29")
 

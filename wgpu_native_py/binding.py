@@ -35,9 +35,7 @@ class Binding:
     api: str
     # The names that requests for features use, and the C constants they stand for.
     features: dict[str, str]
-    # The C enumerators of adapter types, whose numbers moved between the generations.
-    trusted_modules: bool  # whether a shader module can be made without run-time checks
-    immediates: bool  # whether a compute pass can be given immediates
+    set_immediates: Any = None  # the C function, where compute passes take immediates
 
     def __init__(self, ffi: Any, c: Any) -> None:
         self.ffi = ffi

@@ -34,8 +34,7 @@ class CommandEncoder:
         self._set_pipeline = c.wgpuComputePassEncoderSetPipeline
         self._set_group = c.wgpuComputePassEncoderSetBindGroup
         self._dispatch = c.wgpuComputePassEncoderDispatchWorkgroups
-        if device.library.binding.immediates:
-            self._set_immediates = c.wgpuComputePassEncoderSetImmediates
+        self._set_immediates = device.library.binding.set_immediates
 
     def dispatch(self, dispatch: Dispatch, buffers: Sequence[Buffer]) -> None:
         """Record a dispatch over buffers, given in the order of their binding numbers."""

@@ -17,8 +17,6 @@ class BindingV22(Binding):
 
     api = "v22"
     features = {"timestamp-query": "WGPUFeatureName_TimestampQuery"}
-    trusted_modules = False
-    immediates = False
 
     def __init__(self, ffi: Any, c: Any) -> None:
         super().__init__(ffi, c)

@@ -20,11 +20,10 @@ class BindingV29(Binding):
         "subgroup-barrier": "WGPUNativeFeature_SubgroupBarrier",
         "float32-atomic": "WGPUNativeFeature_ShaderFloat32Atomic",
     }
-    trusted_modules = True
-    immediates = True
 
     def __init__(self, ffi: Any, c: Any) -> None:
         super().__init__(ffi, c)
+        self.set_immediates = c.wgpuComputePassEncoderSetImmediates
         self._on_device = self.callback("WGPURequestDeviceCallback", self._device_requested)
         self._on_mapped = self.callback("WGPUBufferMapCallback", self._mapped)
         self._on_scope = self.callback("WGPUPopErrorScopeCallback", self._scope_popped)

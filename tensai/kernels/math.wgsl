@@ -31,11 +31,28 @@ fn power_of_two(k: i32) -> f32 {
     return bitcast<f32>(u32(k + 127) << 23u);
 }
 
+// The upper half of a number's digits, cut off by its bits: compilers simplify the arithmetic way.
+fn upper_half(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+}
+
+// a * b and what its rounding lost (Dekker): not every driver's fma is fused.
+fn two_product(a: f32, b: f32) -> vec2<f32> {
+    let high_a = upper_half(a);
+    let low_a = a - high_a;
+    let high_b = upper_half(b);
+    let low_b = b - high_b;
+    let product = a * b;
+    let lost = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b;
+    return vec2<f32>(product, select(0.0, lost, abs(product) < 1e38));
+}
+
 // e^x = 2^k e^r with |r| <= ln(2) / 2, ln(2) in two parts.
 fn exp_f32(x: f32) -> f32 {
     let bounded = clamp(x, -104.0, 89.0);
     let k = round(bounded * 1.44269504);
-    var r = fma(k, -0.693359375, bounded);
+    // The larger part of k ln(2) is exact; it goes through an integer, or compilers join both parts.
+    var r = bounded - f32(i32(k) * 355) * 0.001953125;
     r = fma(k, 2.12194440e-4, r);
     var p = 1.9875691500e-4;
     p = fma(p, r, 1.3981999507e-3);
@@ -49,7 +66,8 @@ fn exp_f32(x: f32) -> f32 {
     return select(result, x, is_nan(x));
 }
 
-// log(2^e (1 + m)) as a sum whose first part is exact; both parts for power_f32.
+// log(2^e (1 + m)) in two parts; the first has half the digits, so that power_f32 can multiply it
+// exactly.
 fn log_parts(x: f32) -> vec2<f32> {
     let small = x < 1.17549435e-38;
     let bits = bitcast<u32>(select(x, x * 8388608.0, small));
@@ -72,10 +90,8 @@ fn log_parts(x: f32) -> vec2<f32> {
     rest = fma(e, -2.12194440e-4, rest);
     rest = fma(z, -0.5, rest);
     let whole = e * 0.693359375;
-    let high = whole + m;
-    // What was rounded away in high, whichever of the two is larger.
-    let lost = select((m - high) + whole, (whole - high) + m, abs(whole) >= abs(m));
-    return vec2<f32>(high, rest + lost);
+    let high = upper_half(whole + m);
+    return vec2<f32>(high, ((whole - high) + m) + rest);
 }
 
 fn log_f32(x: f32) -> f32 {
@@ -174,12 +190,13 @@ fn gelu_tanh(x: f32) -> f32 {
 // Division that rounds toward minus infinity, and the remainder that goes with it.
 fn divmod_f32(a: f32, b: f32) -> vec2<f32> {
     var q = floor(a / b);
-    var r = fma(-q, b, a);
+    let product = two_product(q, b);
+    var r = (a - product.x) - product.y;
     // a / b may have been rounded up to the next integer, or down from it.
     if (r != 0.0 && (r < 0.0) != (b < 0.0)) {
         q -= 1.0;
         r += b;
-    } else if (abs(r) >= abs(b)) {
+    } else if (abs(r) >= abs(b) && abs(a) >= abs(b)) {
         q += 1.0;
         r -= b;
     }
@@ -266,9 +283,14 @@ fn power_f32(a: f32, b: f32) -> f32 {
         return select(product, 1.0 / product, b < 0.0);
     }
     let parts = log_parts(abs(a));
-    let high = b * parts.x;
-    let low = fma(b, parts.x, -high) + b * parts.y;
-    let result = exp_f32(high) * (1.0 + low);
+    let size = b * parts.x;
+    if (abs(size) > 120.0) {
+        let far = select(0.0, infinity(), size > 0.0);
+        return select(far, -far, a < 0.0 && odd);
+    }
+    let high = upper_half(b);
+    let root = exp_f32(0.5 * (high * parts.x));
+    let result = root * exp_f32((b - high) * parts.x + b * parts.y) * root;
     return select(result, -result, a < 0.0 && odd);
 }
 

@@ -60,13 +60,13 @@ def _probes() -> list[Probe]:
         v[:, 41:] = np.nan  # beyond kv_length
         options = {"heads": 4, "kv_heads": 2, "kv_length": 41}
         if mask == "none":
-            made.append(Probe((q, k, v), {**options, "causal": True, "window": 9}, 2e-6))
-            made.append(Probe((q, k, v), {**options, "scale": 0.3}, 2e-6))
+            made.append(Probe((q, k, v), {**options, "causal": True, "window": 9}, 5e-6))
+            made.append(Probe((q, k, v), {**options, "scale": 0.05}, 5e-6))
             continue
         seen = rng.integers(0, 3, (2, 1, 19, 45)) > 0
         seen[1, 0, 4] = False  # a query that sees nothing
         added = np.where(seen, rng.normal(0, 1, seen.shape), -np.inf).astype(np.float32)
-        made.append(Probe((q, k, v, seen if mask == "bool" else added), options, 2e-6))
+        made.append(Probe((q, k, v, seen if mask == "bool" else added), options, 5e-6))
     return made
 
 

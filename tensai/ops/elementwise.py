@@ -30,7 +30,7 @@ def _sample(count: int, dtype: DType, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     if dtype == f32:
         array = rng.normal(0, 3, count).astype(np.float32)
-        array[: len(SPECIAL)] = np.roll(SPECIAL, seed)
+        array[: len(SPECIAL)] = np.roll(SPECIAL, seed)[:count]
         return array
     if dtype == bool_:
         return rng.integers(0, 2, count).astype(np.bool_)
