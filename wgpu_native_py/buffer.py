@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Buffer:
     """Device memory of a fixed size, released when the last reference goes."""
 
-    __slots__ = ("_release", "device", "handle", "size")
+    __slots__ = ("_release", "device", "groups", "handle", "size")
 
     def __init__(self, device: Device, size: int, usage: str) -> None:
         if size <= 0 or size % 4:
@@ -33,6 +33,8 @@ class Buffer:
         self.device = device
         self.size = size
         self.handle: Any = None
+        # Bind groups that hold this buffer: (the dict they are kept in, their key).
+        self.groups: list[tuple[dict[Any, Any], Any]] = []
         with device.lock:
             device.check("before a buffer was created")
             handle = c.wgpuDeviceCreateBuffer(device.handle, descriptor)
@@ -58,5 +60,11 @@ class Buffer:
             library.c.wgpuBufferUnmap(self.handle)
 
     def __del__(self) -> None:
-        if getattr(self, "handle", None) is not None and not self.device.abandoned:
-            self._release(self.handle)
+        if getattr(self, "handle", None) is None or self.device.abandoned:
+            return
+        # A kept bind group would keep the memory.
+        for kept, key in self.groups:
+            group = kept.pop(key, None)
+            if group is not None:
+                self.device.library.c.wgpuBindGroupRelease(group)
+        self._release(self.handle)

@@ -22,7 +22,7 @@ from typing import Any
 from cffi import FFI
 
 from .errors import WgpuError
-from .library import header_text
+from .declarations import header_text
 from .paths import cache_dir
 from .pins import REQUIREMENTS, VERSIONS
 from .wheels import download_wheel, extract

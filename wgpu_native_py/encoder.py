@@ -29,8 +29,6 @@ class CommandEncoder:
         self._handle = c.wgpuDeviceCreateCommandEncoder(device.handle, self._null)
         self._pass: Any = None
         self._pipeline: Any = None
-        self._create_group = c.wgpuDeviceCreateBindGroup
-        self._release_group = c.wgpuBindGroupRelease
         self._set_pipeline = c.wgpuComputePassEncoderSetPipeline
         self._set_group = c.wgpuComputePassEncoderSetBindGroup
         self._dispatch = c.wgpuComputePassEncoderDispatchWorkgroups
@@ -41,19 +39,15 @@ class CommandEncoder:
         compute = self._pass
         if compute is None:
             compute = self._begin_pass(self._null)
-        for slot, buffer in zip(dispatch.slots, buffers, strict=True):
-            slot.buffer = buffer.handle
-        group = self._create_group(self.device.handle, dispatch.descriptor)
         pipeline = dispatch.pipeline
         if pipeline is not self._pipeline:
             self._set_pipeline(compute, pipeline.handle)
             self._pipeline = pipeline
-        self._set_group(compute, 0, group, 0, self._null)
+        self._set_group(compute, 0, dispatch.group(buffers), 0, self._null)
         if dispatch.immediates_size:
             self._set_immediates(compute, 0, dispatch.immediates, dispatch.immediates_size)
         x, y, z = dispatch.workgroups
         self._dispatch(compute, x, y, z)
-        self._release_group(group)
         self.count += 1
 
     def copy(self, source: Buffer, target: Buffer, size: int, start: int = 0) -> None:

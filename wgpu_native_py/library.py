@@ -10,8 +10,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .declarations import ffi_for
 from .errors import LibraryMismatchError, LibraryNotFoundError
-from .find import find_library, fetch_command
+from .find import fetch_command, find_library
 
 if TYPE_CHECKING:
     from .binding import Binding
@@ -89,22 +90,11 @@ def _load(path: Path, source: str) -> Library:
             f"{path} (from {source}) is wgpu-native {version}; tensai speaks to 22.x and 29.x. "
             f"Fetch one of them with `{fetch_command('v29')}`."
         )
-    from cffi import FFI
-
-    ffi = FFI()
-    ffi.cdef(header_text(api))
+    ffi = ffi_for(api)
     c = ffi.dlopen(str(path), ffi.RTLD_NOW)
     library = Library(path, version, api, source, ffi, c)
     library.binding.route_log(logger)
     return library
-
-
-def header_text(api: str) -> str:
-    """The C declarations of one generation, as cffi reads them."""
-    here = Path(__file__).parent
-    installed = here / "headers" / f"{api}.h"
-    path = installed if installed.exists() else here.parent / "headers" / f"{api}.h"
-    return path.read_text(encoding="utf-8")
 
 
 def _binding_class(api: str) -> type[Binding]:

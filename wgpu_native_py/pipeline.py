@@ -7,12 +7,16 @@ immediates where the device has room for them, else in a uniform buffer after th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import KernelError, LimitExceededError
 
 if TYPE_CHECKING:
+    from .buffer import Buffer
     from .device import Device
+
+GROUPS_KEPT = 8  # bind groups of one dispatch: a loop alternates between a few buffers
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _VARIABLE = re.compile(
@@ -105,19 +109,20 @@ class ComputePipeline:
 class Dispatch:
     """A pipeline, its parameters and its workgroup counts.
 
-    Everything that does not change between recordings is laid out in C structures once, so that
-    recording costs four C calls and an assignment for each buffer.
+    Everything that does not change between recordings is laid out in C structures once, and the
+    latest bind groups are kept, so that recording costs four C calls and a look-up.
     """
 
     __slots__ = (
         "_uniform",
         "_entries",
         "_params",
-        "descriptor",
+        "_descriptor",
+        "_groups",
+        "_slots",
         "immediates",
         "immediates_size",
         "pipeline",
-        "slots",
         "workgroups",
     )
 
@@ -144,10 +149,10 @@ class Dispatch:
         for entry, number in zip(self._entries, numbers, strict=False):
             entry.binding = number
             entry.size = 0xFFFF_FFFF_FFFF_FFFF  # the whole buffer
-        self.descriptor = ffi.new("WGPUBindGroupDescriptor *")
-        self.descriptor.layout = pipeline.group_layout
-        self.descriptor.entryCount = len(numbers)
-        self.descriptor.entries = self._entries
+        self._descriptor = ffi.new("WGPUBindGroupDescriptor *")
+        self._descriptor.layout = pipeline.group_layout
+        self._descriptor.entryCount = len(numbers)
+        self._descriptor.entries = self._entries
         self._params = self._uniform = None
         self.immediates = ffi.NULL
         self.immediates_size = 0
@@ -162,4 +167,33 @@ class Dispatch:
             buffers -= 1
             self._entries[buffers].buffer = uniform.handle
             self._uniform = uniform
-        self.slots = [ffi.addressof(self._entries, index) for index in range(buffers)]
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self._slots = [ffi.addressof(self._entries, index) for index in range(buffers)]
+
+    def group(self, buffers: Sequence[Buffer]) -> Any:
+        """A bind group of these buffers, in the order of their binding numbers."""
+        # Buffers are known by id: a buffer that goes takes its groups along (buffer.py).
+        key = tuple(map(id, buffers))
+        group = self._groups.get(key)
+        return self._create_group(key, buffers) if group is None else group
+
+    def _create_group(self, key: tuple[int, ...], buffers: Sequence[Buffer]) -> Any:
+        c = self.pipeline.device.library.c
+        for slot, buffer in zip(self._slots, buffers, strict=True):
+            slot.buffer = buffer.handle
+        group = c.wgpuDeviceCreateBindGroup(self.pipeline.device.handle, self._descriptor)
+        if len(self._groups) >= GROUPS_KEPT:
+            oldest = next(iter(self._groups))
+            c.wgpuBindGroupRelease(self._groups.pop(oldest))
+        self._groups[key] = group
+        for buffer in buffers:
+            if len(buffer.groups) >= 64:
+                buffer.groups[:] = [(kept, key) for kept, key in buffer.groups if key in kept]
+            buffer.groups.append((self._groups, key))
+        return group
+
+    def __del__(self) -> None:
+        if hasattr(self, "_groups") and not self.pipeline.device.abandoned:
+            release = self.pipeline.device.library.c.wgpuBindGroupRelease
+            while self._groups:
+                release(self._groups.popitem()[1])

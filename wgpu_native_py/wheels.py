@@ -91,7 +91,10 @@ def members_under(archive: Path, folder: str) -> dict[str, str]:
     prefix = folder.rstrip("/") + "/"
     with _opened(archive) as opened:
         names = [name for name in opened.namelist() if not name.endswith("/")]
-    return {name: name[len(prefix) :] for name in names if name.startswith(prefix)}
+    members = {name: name[len(prefix) :] for name in names if name.startswith(prefix)}
+    if not members:
+        raise FetchError(f"{archive.name} holds nothing below {prefix}")
+    return members
 
 
 def extract(
@@ -166,7 +169,7 @@ def _run_pip(requirement: str, folder: str, platform_tag: str | None, progress: 
     for pattern, meaning in _PIP_FAILURES:
         matching = [line for line in lines if re.search(pattern, line, re.IGNORECASE)]
         if matching:
-            reason = meaning.format(python=sys.executable, folder=folder)
+            reason = meaning.format(python=sys.executable, folder=Path(folder).parent)
             said = matching
             break
     quoted = f" (pip: {said[-1][:300]})" if said else ""
