@@ -18,7 +18,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from . import kernels, ops
-    from .adapters import adapters, open
+    from .opening import adapters, open
     from .device import Device
     from .errors import (
         DeviceLostError,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 _HOME = {
-    "adapters": ".adapters",
-    "open": ".adapters",
+    "adapters": ".opening",
+    "open": ".opening",
     "Device": ".device",
     "Tensor": ".tensor",
     "Verdict": ".selfcheck",

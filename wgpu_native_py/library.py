@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .declarations import ffi_for
 from .errors import LibraryMismatchError, LibraryNotFoundError
-from .find import fetch_command, find_library
+from .find import fetch_command, find_library, requested_api
 
 if TYPE_CHECKING:
     from .binding import Binding
@@ -53,7 +53,7 @@ def load(api: str | None = None, library: str | os.PathLike[str] | None = None) 
     """
     found = find_library(api, library)
     path = Path(found.path).resolve() if os.path.sep in str(found.path) else Path(found.path)
-    wanted = api or os.environ.get("TENSAI_WGPU_API") or None
+    wanted = requested_api(api)
     with _lock:
         loaded = _loaded.get(path)
         if loaded is None:

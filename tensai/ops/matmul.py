@@ -174,6 +174,7 @@ def _probes() -> list[Probe]:
     ],
     reference=reference.matmul,
     probes=_probes,
+    name="matmul",
     method=False,
 )
 def product(a: Spec, b: Spec, transpose_a: bool = False, transpose_b: bool = False) -> Result:

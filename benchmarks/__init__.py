@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks.NAME`. Each compares with a peer in the same run."""

@@ -1,0 +1,149 @@
+"""Host time of one recorded dispatch and of small eager operations, against the wgpu package.
+
+    python -m benchmarks.dispatch [--json]
+
+Needs `pip install wgpu==0.32.0` for the peer. Two rows a generation:
+
+- dispatch: pipeline, bind group, 16 bytes of parameters and the dispatch itself, recorded into one
+  pass; for tensai through wgpu_native_py's encoder, as every operation does it.
+- add: c = a + b of two resident tensors of 1000 elements, its result never read; for wgpu-py the
+  same work: a buffer for the result, a bind group, and the dispatch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tensai
+import wgpu_native_py as native
+from benchmarks.measure import alternate, per_call, show
+
+COUNT = 1000
+ROUNDS = 15
+
+WGSL = """
+struct Params {{ size: u32, a: u32, b: u32, c: u32 }}
+{params}
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> y: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> out: array<vec4<f32>>;
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+    if (id.x < params.size) {{ out[id.x] = x[id.x] + y[id.x]; }}
+}}
+"""
+PARAMS = struct.pack("<4I", 250, 1, 1, 0)
+
+
+def tensai_runs(api: str) -> dict[str, Callable[[], float]]:
+    """The two rows through tensai on one generation."""
+    dev: Any = tensai.open(api=api)
+    device = dev.native
+    source = WGSL.format(params="var<params> params: Params;")
+    pipeline = device.create_pipeline(source, params_size=len(PARAMS), checked=False)
+    dispatch = pipeline.dispatch((1, 1, 1), PARAMS)
+    buffers = [device.create_buffer(4096) for _ in range(3)]
+    a = dev.upload(np.ones(1000, np.float32))
+    b = dev.upload(np.ones(1000, np.float32))
+    assert ((a + b).download() == 2).all()
+
+    def record() -> float:
+        encoder = native.CommandEncoder(device)
+        encoder.dispatch(dispatch, buffers)
+        figure = per_call(lambda: encoder.dispatch(dispatch, buffers), COUNT)
+        encoder.submit()
+        dev.synchronize()
+        return figure
+
+    def add() -> float:
+        with dev.batch():
+            figure = per_call(lambda: a + b, COUNT)
+        dev.synchronize()
+        return figure
+
+    return {f"{api} dispatch": record, f"{api} add": add}
+
+
+def peer_runs() -> dict[str, Callable[[], float]]:
+    """The same work through the wgpu package."""
+    import wgpu
+
+    adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+    device = adapter.request_device_sync(
+        required_features=["immediates"], required_limits={"max-immediate-size": 16}
+    )
+    kinds = [wgpu.BufferBindingType.read_only_storage] * 2 + [wgpu.BufferBindingType.storage]
+    layout = device.create_bind_group_layout(
+        entries=[
+            {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+            for i, kind in enumerate(kinds)
+        ]
+    )
+    pipeline_layout = device.create_pipeline_layout(
+        bind_group_layouts=[layout], immediate_size=16
+    )
+    module = device.create_shader_module(code=WGSL.format(params="var<immediate> params: Params;"))
+    pipeline = device.create_compute_pipeline(
+        layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
+    )
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+    buffers = [device.create_buffer(size=4096, usage=usage) for _ in range(3)]
+
+    def bind(chosen: list[Any]) -> Any:
+        return device.create_bind_group(
+            layout=layout,
+            entries=[
+                {"binding": i, "resource": {"buffer": buffer, "offset": 0, "size": 4096}}
+                for i, buffer in enumerate(chosen)
+            ],
+        )
+
+    group = bind(buffers)
+    data = memoryview(PARAMS)
+
+    def one(compute: Any, group: Any) -> None:
+        compute.set_pipeline(pipeline)
+        compute.set_bind_group(0, group)
+        compute.set_immediates(0, data, 0, 16)
+        compute.dispatch_workgroups(1)
+
+    def record(body: Callable[[Any], Any]) -> float:
+        encoder = device.create_command_encoder()
+        compute = encoder.begin_compute_pass()
+        figure = per_call(lambda: body(compute), COUNT)
+        compute.end()
+        device.queue.submit([encoder.finish()])
+        device.queue.read_buffer(buffers[2], 0, 16)  # waits
+        return figure
+
+    def add(compute: Any) -> None:
+        result = device.create_buffer(size=4096, usage=usage)
+        one(compute, bind([buffers[0], buffers[1], result]))
+
+    return {
+        "peer dispatch": lambda: record(lambda compute: one(compute, group)),
+        "peer add": lambda: record(add),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    runs = {**peer_runs(), **tensai_runs("v29"), **tensai_runs("v22")}
+    medians = alternate(runs, ROUNDS)
+    rows = []
+    for api in ("v29", "v22"):
+        for work in ("dispatch", "add"):
+            ours, theirs = medians[f"{api} {work}"], medians[f"peer {work}"]
+            rows.append((f"{work}, {api}", ours, theirs, ours / theirs))
+    show("Host time, us", ("work", "tensai", "wgpu 0.32", "ratio"), rows, options.json)
+
+
+if __name__ == "__main__":
+    main()

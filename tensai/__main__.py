@@ -1,0 +1,40 @@
+"""`tensai NAME` and `python -m tensai NAME`: the commands."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+COMMANDS = {
+    "info": "what was found to compute on, and why it was chosen",
+    "demo": "sentence embeddings on this machine, start to end",
+    "embed": "sentence embeddings of the lines of a file, as .npy",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; its exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    # Mesa's device-selection layer prints errors of its own where there is no desktop.
+    os.environ.setdefault("NODEVICE_SELECT", "1")
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: tensai COMMAND [options]      tensai COMMAND --help for its options\n")
+        for name, what in COMMANDS.items():
+            print(f"  {name:8}{what}")
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name == "--version":
+        from .version import __version__
+
+        print(f"tensai {__version__}")
+        return 0
+    if name not in COMMANDS:
+        print(f"tensai: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    status: int = importlib.import_module(f"tensai.{name}").main(rest)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
