@@ -84,9 +84,7 @@ def peer_runs() -> dict[str, Callable[[], float]]:
             for i, kind in enumerate(kinds)
         ]
     )
-    pipeline_layout = device.create_pipeline_layout(
-        bind_group_layouts=[layout], immediate_size=16
-    )
+    pipeline_layout = device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=16)
     module = device.create_shader_module(code=WGSL.format(params="var<immediate> params: Params;"))
     pipeline = device.create_compute_pipeline(
         layout=pipeline_layout, compute={"module": module, "entry_point": "main"}

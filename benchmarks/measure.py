@@ -40,15 +40,19 @@ def show(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], as_json
     """Print rows as a table, or as JSON with what they were measured on."""
     if as_json:
         measured = [dict(zip(head, row, strict=True)) for row in rows]
-        machine = f"{platform.processor() or platform.machine()}, Python {platform.python_version()}"
+        machine = (
+            f"{platform.processor() or platform.machine()}, Python {platform.python_version()}"
+        )
         print(json.dumps({"benchmark": title, "machine": machine, "rows": measured}, indent=1))
         return
     cells = [[_text(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     print(title)
     for number, row in enumerate(cells):
-        first, *rest = (cell.ljust(w) if i == 0 else cell.rjust(w)
-                        for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        first, *rest = (
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
         print("  " + "  ".join((first, *rest)))
         if number == 0:
             print("  " + "  ".join("-" * width for width in widths))

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from . import kernels, ops
-    from .opening import adapters, open
+    from . import errors, kernels, ops
     from .device import Device
     from .errors import (
         DeviceLostError,
@@ -34,44 +33,52 @@ if TYPE_CHECKING:
         TensaiError,
         TensorFreedError,
     )
+    from .opening import adapters, open
     from .selfcheck import Verdict
     from .tensor import Tensor
 
+# Where each name that is no error lives.
 _HOME = {
-    "adapters": ".opening",
-    "open": ".opening",
     "Device": ".device",
     "Tensor": ".tensor",
     "Verdict": ".selfcheck",
-    **dict.fromkeys(
-        (
-            "DTypeError",
-            "DeviceLostError",
-            "DeviceMismatchError",
-            "DeviceNotFoundError",
-            "KernelError",
-            "LibraryMismatchError",
-            "LibraryNotFoundError",
-            "LimitExceededError",
-            "OutOfDeviceMemoryError",
-            "ShapeError",
-            "TensaiError",
-            "TensorFreedError",
-        ),
-        ".errors",
-    ),
+    "adapters": ".opening",
+    "open": ".opening",
 }
 _MODULES = ("errors", "kernels", "models", "ops")
 
-__all__ = ["__version__", "kernels", "ops", *sorted(_HOME)]  # noqa: PLE0604, RUF022
+__all__ = [
+    "DTypeError",
+    "Device",
+    "DeviceLostError",
+    "DeviceMismatchError",
+    "DeviceNotFoundError",
+    "KernelError",
+    "LibraryMismatchError",
+    "LibraryNotFoundError",
+    "LimitExceededError",
+    "OutOfDeviceMemoryError",
+    "ShapeError",
+    "TensaiError",
+    "Tensor",
+    "TensorFreedError",
+    "Verdict",
+    "__version__",
+    "adapters",
+    "errors",
+    "kernels",
+    "open",
+    "ops",
+]
 
 
 def __getattr__(name: str) -> Any:
     # Names load when first used, so that importing tensai costs a program little.
-    if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name], __name__), name)
-    elif name in _MODULES:
+    if name in _MODULES:
         value = importlib.import_module(f".{name}", __name__)
+    elif name in __all__:
+        home = importlib.import_module(_HOME.get(name, ".errors"), __name__)
+        value = getattr(home, name)
     else:
         raise AttributeError(f"module 'tensai' has no attribute {name!r}")
     globals()[name] = value

@@ -1,7 +1,6 @@
-"""Devices: what tensors live on. `tensai.open()` gives one; gpu.py and host.py are the two kinds."""
+"""Devices: what tensors live on. gpu.py and host.py are the two kinds that tensai.open() gives."""
 
 from __future__ import annotations
-
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import ops, rules
+from . import ops
 from .dtypes import as_dtype, f32, host_array, i32, u32
-from .errors import DeviceLostError, DTypeError
+from .errors import DeviceLostError, DTypeError, ShapeError
 from .operation import Operation, Result, Spec
 from .tensor import Tensor
 
@@ -181,7 +180,7 @@ class Device(ABC):
         tensor = self._scalars.get(key)
         if tensor is None or tensor._storage is None:
             if isinstance(value, int) and dtype in (i32, u32):
-                limits = np.iinfo(dtype)
+                limits = np.iinfo(np.int32 if dtype == i32 else np.uint32)
                 if not limits.min <= value <= limits.max:
                     raise OverflowError(f"Python integer {value} is out of bounds for {dtype}")
             with np.errstate(over="ignore"):
@@ -194,7 +193,7 @@ class Device(ABC):
     def matmul(self, x: Any, y: Any) -> Array:
         """numpy.matmul of host arrays on this device: upload, multiply, download."""
         with self.upload(x) as a, self.upload(y) as b, ops.matmul(a, b) as product:
-            return product.download()  # type: ignore[no-any-return]
+            return product.download()
 
     def embed(self, table: Tensor, indices: Any) -> Tensor:
         """Rows of `table` (rows, dim) at integer `indices` of any shape: (*indices.shape, dim).
@@ -213,14 +212,14 @@ class Device(ABC):
                 worst = array.max() if array.max() >= rows else array.min()
                 raise IndexError(f"[embed] index {worst} is out of range for {rows} rows")
             indices = self.upload(array)
-        return ops.embed(table, indices)  # type: ignore[no-any-return]
+        return ops.embed(table, indices)
 
     def where(self, condition: Any, a: Any, b: Any) -> Tensor:
         """Elements of `a` where `condition` is true, else of `b`; shapes broadcast."""
         like = next((value for value in (a, b, condition) if type(value) is Tensor), None)
         if like is None:
             a = like = self.upload(a)
-        return ops.where(  # type: ignore[no-any-return]
+        return ops.where(
             self.operand(condition, like), self.operand(a, like), self.operand(b, like)
         )
 
@@ -252,7 +251,7 @@ class Device(ABC):
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if any(not isinstance(length, (int, np.integer)) or length < 0 for length in lengths):
-        raise rules.ShapeError(f"expected a shape of lengths from 0 up, but got {shape!r}")
+        raise ShapeError(f"expected a shape of lengths from 0 up, but got {shape!r}")
     return tuple(int(length) for length in lengths)
 
 
@@ -267,5 +266,3 @@ def cast_inputs(inputs: Sequence[Tensor], result: Result) -> list[Tensor]:
 def needs_cast(specs: Sequence[Spec], result: Result) -> bool:
     """Whether any input is of another dtype than the kernels take."""
     return any(spec.dtype != wanted for spec, wanted in zip(specs, result.cast, strict=True))
-
-

@@ -46,8 +46,9 @@ def as_dtype(dtype: Any) -> DType:
     try:
         asked = np.dtype(dtype).newbyteorder("=")
     except TypeError as error:
-        raise DTypeError(f"{dtype!r} is not a dtype; use float32, float16, int32, uint32 or bool") \
-            from error
+        raise DTypeError(
+            f"{dtype!r} is not a dtype; use float32, float16, int32, uint32 or bool"
+        ) from error
     if asked in DTYPES:
         return asked
     raise DTypeError(

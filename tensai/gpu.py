@@ -140,7 +140,7 @@ class GpuDevice(Device):
         return out
 
     def _read(self, buffer: wgpu.Buffer, target: Array) -> None:
-        flat = memoryview(target.reshape(-1)).cast("B")
+        flat = target.reshape(-1).view(np.uint8).data
         for start in range(0, flat.nbytes, STAGING):
             piece = flat[start : start + STAGING]
             size = piece.nbytes + -piece.nbytes % 4
@@ -158,9 +158,7 @@ class GpuDevice(Device):
 
     def plan(self, operation: Operation, arguments: dict[str, Any]) -> Any:
         self.usable()
-        specs = [
-            arguments[name] for name in operation.tensors if arguments[name] is not None
-        ]
+        specs = [arguments[name] for name in operation.tensors if arguments[name] is not None]
         result, _ = operation.job(arguments)
         if all(spec.size == 0 for spec in result.outputs):
             return GpuPlan(self, [], specs, result, [])
@@ -289,5 +287,3 @@ def device_info(info: wgpu.AdapterInfo) -> DeviceInfo:
         type=info.type,
         software=info.type == "software",
     )
-
-

@@ -13,8 +13,8 @@ from typing import Any
 
 from . import opening, selfcheck
 from .device import Device
-from .gpu import device_info
 from .errors import TensaiError
+from .gpu import device_info
 from .version import __version__
 
 Report = dict[str, Any]
@@ -46,7 +46,9 @@ def gather() -> tuple[Report, Device | None]:
     library = device.library
     assert library is not None
     report["library"] = {
-        "path": str(library.path), "version": library.version, "api": library.api,
+        "path": str(library.path),
+        "version": library.version,
+        "api": library.api,
     }
     report["device"] = {
         **asdict(device.info),

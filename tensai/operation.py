@@ -13,7 +13,7 @@ import inspect
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from . import kernels as wgsl
 from .dtypes import DType, device_bytes
 from .errors import DeviceMismatchError, DTypeError
 from .tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_GROUPS = 65_535  # workgroups a dimension, on every device that WebGPU reaches
 
@@ -105,7 +107,11 @@ class Job:
     """What a kernel's `plan` function fills with steps for one combination of shapes."""
 
     def __init__(
-        self, operation: Operation, inputs: Sequence[Spec], result: Result, arguments: dict[str, Any]
+        self,
+        operation: Operation,
+        inputs: Sequence[Spec],
+        result: Result,
+        arguments: dict[str, Any],
     ) -> None:
         self.operation = operation
         self.inputs = [
@@ -183,6 +189,7 @@ class Probe:
 
 
 OPERATIONS: dict[str, Operation] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}  # what tensai.ops offers: operations and compositions
 
 
 class Operation:
@@ -277,7 +284,9 @@ class Operation:
                 arguments[name] = _plain(value)
         if not keep:
             key = [self.name, *arguments.items()]
-        hashable = tuple(key) if keep and not _lists(args, kwargs) else (self.name, *arguments.items())
+        hashable = (
+            tuple(key) if keep and not _lists(args, kwargs) else (self.name, *arguments.items())
+        )
         plan = device.plans.get(hashable)
         if plan is None:
             plan = device.plan(self, arguments)
@@ -343,8 +352,19 @@ def operation(
     def register(rule: Callable[..., Result]) -> Operation:
         made = Operation(rule, kernels, reference, probes, method, name)
         OPERATIONS[made.name] = made
+        FUNCTIONS[made.name] = made
         if method:
             setattr(Tensor, made.name, made)
         return made
 
     return register
+
+
+def composition(function: F) -> F:
+    """Register a function of tensors that calls operations: in tensai.ops and on Tensor.
+
+    It may take the name of an operation that it is the front of.
+    """
+    FUNCTIONS[function.__name__] = function
+    setattr(Tensor, function.__name__, function)
+    return function

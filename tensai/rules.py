@@ -54,7 +54,7 @@ def axes_tuple(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[
     if axis is None:
         return tuple(range(rank))
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    found = sorted(axis_index(name, item, rank) for item in given)  # type: ignore[arg-type]
+    found = sorted(axis_index(name, item, rank) for item in given)
     if len(set(found)) < len(found):
         raise ShapeError(f"[{name}] expected each axis once, but got {axis}")
     return tuple(found)

@@ -108,9 +108,7 @@ class SelfCheck:
             covered = covered and found
         return Verdict(operation.name, covered, tuple(right), tuple(failures))
 
-    def _job(
-        self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]
-    ) -> Job | None:
+    def _job(self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]) -> Job | None:
         if not kernel.needs <= self.device.features:
             return None
         _, job = operation.job(arguments)
@@ -121,7 +119,7 @@ class SelfCheck:
         return job
 
     def _reason(self, operation: Operation, kernel: Kernel, job: Job) -> str:
-        """"" if every source of the job may be used, else why not."""
+        """ "" if every source of the job may be used, else why not."""
         if self.mode == "off":
             return ""
         for source in dict.fromkeys(step.source for step in job.steps):
@@ -193,10 +191,8 @@ def probe_arguments(operation: Operation, probe: Probe) -> dict[str, Any]:
     return dict(bound.arguments)
 
 
-def difference(
-    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float
-) -> str:
-    """"" if two arrays agree, NaN for NaN, else where they differ most: got and expected."""
+def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float) -> str:
+    """ "" if two arrays agree, NaN for NaN, else where they differ most: got and expected."""
     with np.errstate(invalid="ignore"):  # NumPy warns about some NaNs here
         a = got.astype(np.float64).reshape(-1)
         b = expected.astype(np.float64).reshape(-1)
@@ -210,4 +206,3 @@ def difference(
     index = int(np.argmin(same))
     gave, wanted = got.reshape(-1)[index], expected.reshape(-1)[index]
     return f"gave {gave} where {wanted} was expected, at element {index}"
-

@@ -40,12 +40,12 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of each axis."""
-        return self.spec.shape  # type: ignore[no-any-return]
+        return self.spec.shape
 
     @property
     def dtype(self) -> DType:
         """numpy.float32, float16, int32, uint32 or bool, as a numpy.dtype."""
-        return self.spec.dtype  # type: ignore[no-any-return]
+        return self.spec.dtype
 
     @property
     def ndim(self) -> int:
@@ -55,12 +55,20 @@ class Tensor:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.spec.size  # type: ignore[no-any-return]
+        return self.spec.size
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements, as in NumPy: size times dtype.itemsize."""
         return self.size * int(self.spec.dtype.itemsize)
+
+    @property
+    def T(self) -> Tensor:
+        """The axes reversed."""
+        return self.permute()
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return self.getitem(index)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -107,7 +115,7 @@ class Tensor:
         """The one element of a tensor of size 1, as a Python number."""
         if self.size != 1:
             raise ShapeError(f"[item] expected a tensor of one element, not of shape {self.shape}")
-        return self.download().reshape(()).item()  # type: ignore[no-any-return]
+        return self.download().reshape(()).item()
 
     def tolist(self) -> Any:
         """The elements as nested lists."""
@@ -151,10 +159,10 @@ class Tensor:
     def _binary(self, name: str, other: Any) -> Tensor:
         if type(other) is not Tensor:
             other = self.device.operand(other, self)
-        return getattr(self, name)(other)  # type: ignore[no-any-return]
+        return getattr(self, name)(other)
 
     def _reflected(self, name: str, other: Any) -> Tensor:
-        return getattr(self.device.operand(other, self), name)(self)  # type: ignore[no-any-return]
+        return getattr(self.device.operand(other, self), name)(self)
 
     def __add__(self, other: Any) -> Tensor:
         return self._binary("add", other)
@@ -220,16 +228,16 @@ class Tensor:
     __rxor__ = __xor__
 
     def __neg__(self) -> Tensor:
-        return self.negative()  # type: ignore[no-any-return]
+        return self.negative()
 
     def __pos__(self) -> Tensor:
         return self
 
     def __abs__(self) -> Tensor:
-        return self.abs()  # type: ignore[no-any-return]
+        return self.abs()
 
     def __invert__(self) -> Tensor:
-        return self.invert()  # type: ignore[no-any-return]
+        return self.invert()
 
     def __eq__(self, other: object) -> Any:
         return self._binary("equal", other)

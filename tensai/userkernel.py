@@ -12,7 +12,7 @@ import wgpu_native_py as wgpu
 from wgpu_native_py.pipeline import bindings
 
 from .dtypes import f32
-from .errors import DTypeError, KernelError
+from .errors import DTypeError, KernelError, LimitExceededError
 from .operation import pack
 from .tensor import Tensor
 
@@ -37,7 +37,7 @@ def run(
     """
     read = [x if type(x) is Tensor else device.upload(x) for x in inputs]
     written = [_output(device, output) for output in outputs]
-    tensors = [*read, *written]
+    tensors: list[Any] = [*read, *written]
     for tensor in tensors:
         if tensor.device is not device:
             raise KernelError("[run] expected tensors of this device")
@@ -60,11 +60,13 @@ def run(
     for number in range(len(read), len(read) + len(written)):
         if found[number][1] != "read_write":
             raise KernelError(f"[run] binding {number} is an output and must be read_write")
-    groups = (workgroups,) if isinstance(workgroups, int) else tuple(workgroups)
-    groups = (*groups, 1, 1)[:3]
+    counts = (workgroups,) if isinstance(workgroups, int) else tuple(workgroups)
+    if not 1 <= len(counts) <= 3:
+        raise LimitExceededError(f"[run] expected 1 to 3 workgroup counts, but got {workgroups}")
+    x, y, z = (*counts, 1, 1)[:3]
     with device.lock:
         pipeline = device.native.create_pipeline(wgsl, params_size=len(data), label="run")
-        dispatch = pipeline.dispatch(groups, data)
+        dispatch = pipeline.dispatch((x, y, z), data)
         device.submit()
         encoder = wgpu.CommandEncoder(device.native)
         buffers = [
@@ -106,9 +108,7 @@ def _params(params: Any) -> bytes:
     return data + bytes(-len(data) % 4)
 
 
-def _uniform(
-    device: GpuDevice, found: list[tuple[int, str]], number: int, data: bytes
-) -> Any:
+def _uniform(device: GpuDevice, found: list[tuple[int, str]], number: int, data: bytes) -> Any:
     if (number, "uniform") not in found:
         raise KernelError(
             f"[run] params were given, but the kernel declares neither `var<params>` nor a "

@@ -15,9 +15,9 @@ import pytest
 
 from wgpu_native_py import check_headers
 from wgpu_native_py.check_headers import Declarations, compare, differences, main, parse
+from wgpu_native_py.declarations import header_text
 from wgpu_native_py.errors import FetchError, WgpuError
 from wgpu_native_py.find import find_library
-from wgpu_native_py.declarations import header_text
 from wgpu_native_py.pins import VERSIONS
 
 PACKAGE = Path(check_headers.__file__).parent

@@ -11,7 +11,6 @@ from typing import Any
 Handle = Any  # a cffi handle or pointer; opaque outside this package
 
 
-
 @dataclass(frozen=True)
 class AdapterInfo:
     """What an adapter says of itself."""

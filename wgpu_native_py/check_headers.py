@@ -21,8 +21,8 @@ from typing import Any
 
 from cffi import FFI
 
-from .errors import WgpuError
 from .declarations import header_text
+from .errors import WgpuError
 from .paths import cache_dir
 from .pins import REQUIREMENTS, VERSIONS
 from .wheels import download_wheel, extract

@@ -218,4 +218,3 @@ def _abandon_devices() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_devices)
-

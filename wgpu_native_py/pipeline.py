@@ -134,8 +134,8 @@ class Dispatch:
         most = device.limits["maxComputeWorkgroupsPerDimension"]
         if any(count > most or count < 1 for count in workgroups):
             raise LimitExceededError(
-                f"kernel {pipeline.label!r} was dispatched over {workgroups} workgroups; each count "
-                f"is 1 to {most:,}"
+                f"kernel {pipeline.label!r} was dispatched over {workgroups} workgroups; each "
+                f"count is 1 to {most:,}"
             )
         if len(params) != pipeline.params_size:
             raise KernelError(

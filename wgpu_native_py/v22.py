@@ -20,9 +20,7 @@ class BindingV22(Binding):
 
     def __init__(self, ffi: Any, c: Any) -> None:
         super().__init__(ffi, c)
-        self._on_device = self.callback(
-            "WGPUAdapterRequestDeviceCallback", self._device_requested
-        )
+        self._on_device = self.callback("WGPUAdapterRequestDeviceCallback", self._device_requested)
         self._on_mapped = self.callback("WGPUBufferMapAsyncCallback", self._mapped)
 
     def string(self, text: str | None) -> tuple[Any, Any]:
@@ -105,9 +103,7 @@ class BindingV22(Binding):
     def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
         answer: list[int] = []
         handle = self.ffi.new_handle(answer)
-        self.c.wgpuBufferMapAsync(
-            buffer, self.c.WGPUMapMode_Read, 0, size, self._on_mapped, handle
-        )
+        self.c.wgpuBufferMapAsync(buffer, self.c.WGPUMapMode_Read, 0, size, self._on_mapped, handle)
         self.poll(device, wait=True)
         if answer and answer[0] == self.c.WGPUBufferMapAsyncStatus_Success:
             return ""

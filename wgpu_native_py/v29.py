@@ -51,7 +51,10 @@ class BindingV29(Binding):
         self.record_error(kind, message, userdata)
 
     def _on_lost(self, _device: Any, reason: int, message: Any, userdata: Any, _: Any) -> None:
-        quiet = (self.c.WGPUDeviceLostReason_Destroyed, self.c.WGPUDeviceLostReason_CallbackCancelled)
+        quiet = (
+            self.c.WGPUDeviceLostReason_Destroyed,
+            self.c.WGPUDeviceLostReason_CallbackCancelled,
+        )
         if reason not in quiet:
             self.record_error(self.c.WGPUErrorType_Unknown, message, userdata)
 

@@ -36,7 +36,10 @@ def _float16(job: Job) -> None:
     packing = job.outputs[0].dtype == f16
     words = -(-job.outputs[0].size // 2)
     job.step(
-        "float16", {"PACK": packing}, [job.inputs[0], job.outputs[0]], pack(words),
+        "float16",
+        {"PACK": packing},
+        [job.inputs[0], job.outputs[0]],
+        pack(words),
         -(-words // LANES),
     )
 
@@ -47,8 +50,26 @@ def _involves_float16(job: Job) -> bool:
 
 def _probes() -> list[Probe]:
     rng = np.random.default_rng(5)
-    edges = [np.nan, np.inf, -np.inf, -0.0, 65504, 65519.9, 65520, 2.0**-25, 2.0**-24, 3e-8, 1e-5,
-             2048.5, 2049.5, -3e9, 3e9, 5e9, -0.75, 2147483520.0]
+    edges = [
+        np.nan,
+        np.inf,
+        -np.inf,
+        -0.0,
+        65504,
+        65519.9,
+        65520,
+        2.0**-25,
+        2.0**-24,
+        3e-8,
+        1e-5,
+        2048.5,
+        2049.5,
+        -3e9,
+        3e9,
+        5e9,
+        -0.75,
+        2147483520.0,
+    ]
     floats = np.concatenate([edges, rng.normal(0, 100, 1010)]).astype(np.float32)
     halves = rng.integers(0, 1 << 16, 1027).astype(np.uint16)
     # Payloads of NaN may change on the way; whether it is NaN may not.

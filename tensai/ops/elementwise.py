@@ -47,9 +47,9 @@ def _define(
 ) -> Operation:
     rule.__name__ = rule.__qualname__ = name
     rule.__doc__ = doc
-    return operation(
-        kernels=[elementwise(name, expression)], reference=compute, probes=probes
-    )(rule)
+    return operation(kernels=[elementwise(name, expression)], reference=compute, probes=probes)(
+        rule
+    )
 
 
 def _finish(dtype: DType) -> DType | None:
@@ -133,14 +133,10 @@ def typed(floats: str, signed: str, unsigned: str | None = None) -> dict[str, st
 
 
 negative = unary("negative", "-x.", "-a", np.negative, tolerance=0)
-absolute = unary(
-    "abs", "Absolute value.", "abs(a)", np.abs, integers=True, tolerance=0
-)
+absolute = unary("abs", "Absolute value.", "abs(a)", np.abs, integers=True, tolerance=0)
 square = unary("square", "x * x.", "a * a", np.square, integers=True, tolerance=1e-7)
 exp = unary("exp", "e ** x; 0 and inf for large arguments.", "exp_f32(a)", np.exp, tolerance=3e-7)
-log = unary(
-    "log", "Natural logarithm; -inf at 0, NaN below.", "log_f32(a)", np.log, tolerance=3e-7
-)
+log = unary("log", "Natural logarithm; -inf at 0, NaN below.", "log_f32(a)", np.log, tolerance=3e-7)
 sqrt = unary("sqrt", "Square root; NaN below 0.", "sqrt(a)", np.sqrt)
 rsqrt = unary("rsqrt", "1 / sqrt(x).", "1.0 / sqrt(a)", lambda x: 1 / np.sqrt(x))
 relu = unary(
@@ -184,7 +180,11 @@ add = binary("add", "a + b.", "a + b", np.add)
 subtract = binary("subtract", "a - b.", "a - b", np.subtract)
 multiply = binary("multiply", "a * b.", "a * b", np.multiply)
 divide = binary(
-    "divide", "a / b in float32, also for integers.", "a / b", np.divide, dtypes=(f32,),
+    "divide",
+    "a / b in float32, also for integers.",
+    "a / b",
+    np.divide,
+    dtypes=(f32,),
     tolerance=3e-7,
 )
 floor_divide = binary(
@@ -229,7 +229,10 @@ greater_equal = binary(
     "greater_equal", "a >= b, as bool.", "a >= b", np.greater_equal, result=bool_
 )
 bitwise_and = binary(
-    "bitwise_and", "a & b, for integers and bool.", "a & b", np.bitwise_and,
+    "bitwise_and",
+    "a & b, for integers and bool.",
+    "a & b",
+    np.bitwise_and,
     dtypes=(i32, u32, bool_),
 )
 bitwise_or = binary(
@@ -253,9 +256,7 @@ silu_mul = binary(
 
 
 @operation(
-    kernels=[
-        elementwise("invert", lambda job: "!a" if job.inputs[0].dtype == bool_ else "~a")
-    ],
+    kernels=[elementwise("invert", lambda job: "!a" if job.inputs[0].dtype == bool_ else "~a")],
     reference=np.invert,
     probes=lambda: [Probe((_sample(1027, dtype, 1),)) for dtype in (i32, u32, bool_)],
 )

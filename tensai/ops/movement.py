@@ -14,7 +14,7 @@ import numpy as np
 from .. import reference, rules
 from ..dtypes import f16, f32
 from ..errors import ShapeError
-from ..operation import Job, Kernel, Probe, Result, Spec, operation
+from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation
 from ..tensor import Tensor
 from .strided import walk
 
@@ -50,12 +50,14 @@ def strided_copy(
     return Result((Spec(shape, through),), (through,), f16 if x.dtype == f16 else None)
 
 
+@composition
 def reshape(x: Tensor, *shape: Any) -> Tensor:
     """The same elements under another shape; one length may be -1. Shares memory with x."""
     wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     return Tensor(x.device, x.storage, Spec(rules.reshape(x.shape, wanted), x.dtype))
 
 
+@composition
 def permute(x: Tensor, *axes: Any) -> Tensor:
     """The axes in another order, as numpy.transpose; without axes, reversed."""
     order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
@@ -67,7 +69,7 @@ def permute(x: Tensor, *axes: Any) -> Tensor:
     if _same_order(x.shape, found):
         return reshape(x, shape)
     steps = rules.strides(x.shape)
-    return strided_copy(x, shape, tuple(steps[axis] for axis in found), 0)  # type: ignore[no-any-return]
+    return strided_copy(x, shape, tuple(steps[axis] for axis in found), 0)
 
 
 def _same_order(shape: tuple[int, ...], order: tuple[int, ...]) -> bool:
@@ -76,19 +78,22 @@ def _same_order(shape: tuple[int, ...], order: tuple[int, ...]) -> bool:
     return moving == sorted(moving)
 
 
+@composition
 def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     """numpy.broadcast_to, as a copy."""
     wanted = tuple(shape)
     if rules.broadcast("broadcast_to", x.shape, wanted) != wanted:
         raise ShapeError(f"[broadcast_to] a tensor of shape {x.shape} cannot become {wanted}")
-    return strided_copy(x, wanted, rules.broadcast_strides(x.shape, wanted), 0)  # type: ignore[no-any-return]
+    return strided_copy(x, wanted, rules.broadcast_strides(x.shape, wanted), 0)
 
 
+@composition
 def copy(x: Tensor) -> Tensor:
     """A tensor of its own memory with the same elements."""
-    return strided_copy(x, x.shape, rules.strides(x.shape), 0)  # type: ignore[no-any-return]
+    return strided_copy(x, x.shape, rules.strides(x.shape), 0)
 
 
+@composition
 def getitem(x: Tensor, index: Any) -> Tensor:
     """NumPy's basic indexing (integers, slices, ..., None), as a copy."""
     entries = list(index) if isinstance(index, tuple) else [index]
@@ -124,7 +129,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         axis += 1
     if math.prod(shape) == x.size and offset == 0 and all(step >= 0 for step in strides):
         return reshape(x, tuple(shape)) if entries else copy(x)
-    return strided_copy(x, tuple(shape), tuple(strides), offset)  # type: ignore[no-any-return]
+    return strided_copy(x, tuple(shape), tuple(strides), offset)
 
 
 def _position(entry: Any, length: int, axis: int) -> int:
@@ -137,12 +142,3 @@ def _position(entry: Any, length: int, axis: int) -> int:
     if not -length <= position < length:
         raise IndexError(f"index {position} is out of range for axis {axis} of length {length}")
     return position % length
-
-
-Tensor.reshape = reshape  # type: ignore[method-assign, assignment]
-Tensor.permute = permute  # type: ignore[method-assign, assignment]
-Tensor.broadcast_to = broadcast_to  # type: ignore[method-assign, assignment]
-Tensor.copy = copy  # type: ignore[method-assign, assignment]
-Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
-Tensor.T = property(permute, doc="The axes reversed.")  # type: ignore[method-assign, assignment]
-

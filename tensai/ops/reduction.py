@@ -11,9 +11,20 @@ import numpy as np
 from .. import reference, rules
 from ..dtypes import WGSL, DType, bool_, f16, f32, i32, u32
 from ..errors import ShapeError
-from ..operation import Job, Kernel, Operand, Probe, Result, Spec, operation, pack
+from ..operation import (
+    Job,
+    Kernel,
+    Operand,
+    Operation,
+    Probe,
+    Result,
+    Spec,
+    composition,
+    operation,
+    pack,
+)
 from ..tensor import Tensor
-from .movement import permute
+from .movement import permute, reshape
 
 LANES = 256
 CHUNK = 4096  # elements that one workgroup reduces before a second pass joins the parts
@@ -22,10 +33,16 @@ AxisArgument = int | tuple[int, ...] | None
 
 SUM = {"float32": ("a + b", "0.0"), "int32": ("a + b", "0"), "uint32": ("a + b", "0u")}
 # Repeating an element changes no maximum, so a lane without one of its own repeats the first.
-MAX = {"float32": ("max_nan(a, b)", "x[base + start]"), "int32": ("max(a, b)", "x[base + start]"),
-       "uint32": ("max(a, b)", "x[base + start]")}
-MIN = {"float32": ("min_nan(a, b)", "x[base + start]"), "int32": ("min(a, b)", "x[base + start]"),
-       "uint32": ("min(a, b)", "x[base + start]")}
+MAX = {
+    "float32": ("max_nan(a, b)", "x[base + start]"),
+    "int32": ("max(a, b)", "x[base + start]"),
+    "uint32": ("max(a, b)", "x[base + start]"),
+}
+MIN = {
+    "float32": ("min_nan(a, b)", "x[base + start]"),
+    "int32": ("min(a, b)", "x[base + start]"),
+    "uint32": ("min(a, b)", "x[base + start]"),
+}
 
 
 def _reduce(
@@ -82,7 +99,9 @@ def _view(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, int, int]:
         return math.prod(shape), 1, 1
     first, last = axes[0], axes[-1]
     return (
-        math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :])
+        math.prod(shape[:first]),
+        math.prod(shape[first : last + 1]),
+        math.prod(shape[last + 1 :]),
     )
 
 
@@ -168,9 +187,7 @@ def sum_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
         Kernel("mean_tree", lambda job: _reduce(job, SUM, mean=True)),
     ],
     reference=reference.mean,
-    probes=lambda: [
-        Probe(probe.inputs, probe.arguments, 1e-6) for probe in _probes((f32,))()
-    ],
+    probes=lambda: [Probe(probe.inputs, probe.arguments, 1e-6) for probe in _probes((f32,))()],
     name="mean",
     method=False,
 )
@@ -218,9 +235,7 @@ def _argmax_plan(job: Job) -> None:
 
 
 def _argmax_probes() -> list[Probe]:
-    made = [
-        Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()
-    ]
+    made = [Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()]
     return made
 
 
@@ -240,37 +255,32 @@ def argmax(x: Spec, axis: int | None = None, keepdims: bool = False) -> Result:
     return Result((Spec(result.outputs[0].shape, i32),), (dtype,), None, result.facts)
 
 
-def _over_axes(name: str, over_adjacent: Any) -> Any:
+def _front(over_adjacent: Operation) -> Callable[..., Tensor]:
+    """The function for any axes, over the operation for adjacent ones."""
+    name = over_adjacent.name
+
     def reduce(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
         axis = tuple(axis) if isinstance(axis, list) else axis
-        if isinstance(axis, tuple):
-            axes = rules.axes_tuple(name, axis, x.ndim)
-            if axes and axes[-1] - axes[0] + 1 != len(axes):
-                # Bring the axes together at the end first.
-                kept = [number for number in range(x.ndim) if number not in axes]
-                moved = permute(x, *kept, *axes)
-                last = tuple(range(len(kept), x.ndim))
-                result = over_adjacent(moved, last)
-                shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
-                return result.reshape(shape) if keepdims else result  # type: ignore[no-any-return]
-        return over_adjacent(x, axis, keepdims)  # type: ignore[no-any-return]
+        axes = rules.axes_tuple(name, axis, x.ndim) if isinstance(axis, tuple) else ()
+        if not axes or axes[-1] - axes[0] + 1 == len(axes):
+            return over_adjacent(x, axis, keepdims)
+        # Bring the axes together at the end first.
+        kept = [number for number in range(x.ndim) if number not in axes]
+        result = over_adjacent(permute(x, *kept, *axes), tuple(range(len(kept), x.ndim)))
+        if keepdims:
+            return reshape(result, [1 if i in axes else n for i, n in enumerate(x.shape)])
+        return result
 
     reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = over_adjacent.__doc__.replace("adjacent axes", "one or more axes")
-    setattr(Tensor, name, reduce)
-    return reduce
+    reduce.__doc__ = (over_adjacent.__doc__ or "").replace("adjacent axes", "one or more axes")
+    return composition(reduce)
 
 
+for _operation in (sum_adjacent, mean_adjacent, max_adjacent, min_adjacent):
+    _front(_operation)
+
+
+@composition
 def sum_cols(x: Tensor) -> Tensor:
     """Sum over every axis but the last: the gradient of a broadcast row."""
-    return x.sum(axis=tuple(range(x.ndim - 1)))  # type: ignore[no-any-return]
-
-
-_ADJACENT = {
-    "sum": sum_adjacent, "mean": mean_adjacent, "max": max_adjacent, "min": min_adjacent,
-}
-REDUCTIONS = {
-    name: _over_axes(name, over_adjacent)
-    for name, over_adjacent in _ADJACENT.items()
-}
-Tensor.sum_cols = sum_cols  # type: ignore[method-assign, assignment]
+    return x.sum(axis=tuple(range(x.ndim - 1)))

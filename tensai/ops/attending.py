@@ -42,9 +42,17 @@ def _plan(job: Job) -> None:
         shape = job.inputs[3].shape
         mask_strides = rules.broadcast_strides(shape, target)  # type: ignore[assignment]
     params = pack(
-        facts["queries"], facts["kv_rows"], facts["kv_valid"], facts["heads"], facts["kv_heads"],
-        dim, int(bool(arguments["causal"])), arguments["window"] or 0, float(facts["scale"]),
-        *mask_strides, facts["batch"],
+        facts["queries"],
+        facts["kv_rows"],
+        facts["kv_valid"],
+        facts["heads"],
+        facts["kv_heads"],
+        dim,
+        int(bool(arguments["causal"])),
+        arguments["window"] or 0,
+        float(facts["scale"]),
+        *mask_strides,
+        facts["batch"],
     )
     blocks = -(-facts["queries"] // queries)
     groups = blocks * facts["heads"] * facts["batch"]
@@ -70,9 +78,7 @@ def _probes() -> list[Probe]:
     return made
 
 
-@operation(
-    kernels=[Kernel("attention", _plan)], reference=reference.attention, probes=_probes
-)
+@operation(kernels=[Kernel("attention", _plan)], reference=reference.attention, probes=_probes)
 def attention(
     q: Spec,
     k: Spec,
@@ -129,8 +135,13 @@ def attention(
     if window is not None and window < 1:
         raise ShapeError(f"[attention] expected a window of at least 1, but got {window}")
     facts = {
-        "batch": batch, "queries": queries, "kv_rows": rows, "kv_valid": valid, "heads": heads,
-        "kv_heads": kv_heads, "dim": dim,
+        "batch": batch,
+        "queries": queries,
+        "kv_rows": rows,
+        "kv_valid": valid,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "dim": dim,
         "scale": 1 / math.sqrt(max(dim, 1)) if scale is None else scale,
     }
     cast: tuple[np.dtype, ...] = (f32, f32, f32)
@@ -139,7 +150,8 @@ def attention(
             raise DTypeError(f"[attention] expected a mask of bool or float32, not {mask.dtype}")
         target = (batch, heads, queries, rows)
         if rules.broadcast("attention mask", mask.shape, target) != target:
-            raise ShapeError(f"[attention] expected a mask that broadcasts to {target}, but got "
-                             f"{mask.shape}")
+            raise ShapeError(
+                f"[attention] expected a mask that broadcasts to {target}, but got {mask.shape}"
+            )
         cast = (*cast, mask.dtype)
     return Result((Spec(q.shape, f32),), cast, f16 if q.dtype == f16 else None, facts)

@@ -11,14 +11,14 @@ import numpy as np
 from .. import reference, rules
 from ..dtypes import WGSL, DType, bool_, f16, f32, i32, promote, u32
 from ..errors import ShapeError
-from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
+from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
 from ..tensor import Tensor
 from .strided import MAX_AXES, merge_axes
 
 
 @dataclass(frozen=True)
 class Tile:
-    """How a product is cut up: a workgroup's tile, its step along k, a thread's rows and columns."""
+    """A workgroup's tile of a product, its step along k, and a thread's rows and columns."""
 
     bm: int
     bn: int
@@ -65,7 +65,8 @@ class Tile:
             for i in range(row_vectors)
         ]
         multiply += [
-            f"            let b_{i} = tile_b[k * {stride_b}u + thread_column + {i * columns_apart}u];"
+            f"            let b_{i} = "
+            f"tile_b[k * {stride_b}u + thread_column + {i * columns_apart}u];"
             for i in range(column_vectors)
         ]
         for row, vector in names:
@@ -153,8 +154,16 @@ def _probes() -> list[Probe]:
     ways = [(ta, tb) for ta in (False, True) for tb in (False, True)]
     for dtype in (f32, i32, u32):
         # Sizes that make every combination of vector and single loads, for both tiles.
-        for m, n, k in ((67, 70, 37), (68, 70, 36), (67, 72, 37), (68, 72, 36), (67, 72, 36),
-                        (68, 72, 37), (67, 70, 36), (68, 70, 37)):
+        for m, n, k in (
+            (67, 70, 37),
+            (68, 70, 36),
+            (67, 72, 37),
+            (68, 72, 36),
+            (67, 72, 36),
+            (68, 72, 37),
+            (67, 70, 36),
+            (68, 70, 37),
+        ):
             for ta, tb in ways:
                 a = integers(dtype, *((k, m) if ta else (m, k)))
                 b = integers(dtype, *((n, k) if tb else (k, n)))
@@ -192,7 +201,12 @@ def product(a: Spec, b: Spec, transpose_a: bool = False, transpose_b: bool = Fal
     common = promote(a.dtype, b.dtype)
     working = {f16: f32, bool_: i32}.get(common, common)
     facts = {
-        "m": m, "n": n, "k": k, "batch": batch, "batch_a": a.shape[:-2], "batch_b": b.shape[:-2],
+        "m": m,
+        "n": n,
+        "k": k,
+        "batch": batch,
+        "batch_a": a.shape[:-2],
+        "batch_b": b.shape[:-2],
     }
     finish = common if common in (f16, bool_) else None
     return Result((Spec((*batch, m, n), working),), (working, working), finish, facts)
@@ -205,6 +219,7 @@ def _check_axes(name: str, a: Tensor, b: Tensor, least: int) -> None:
         )
 
 
+@composition
 def matmul(a: Tensor, b: Any) -> Tensor:
     """a @ b with numpy.matmul's shapes: batch axes broadcast, a 1-D operand is a row or column.
 
@@ -220,8 +235,8 @@ def matmul(a: Tensor, b: Any) -> Tensor:
             # One matrix for the whole batch: one product with more rows.
             rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
             if a.shape[-1] == b.shape[0]:
-                return product(rows, b).reshape(*a.shape[:-1], b.shape[1])  # type: ignore[no-any-return]
-        return product(a, b)  # type: ignore[no-any-return]
+                return product(rows, b).reshape(*a.shape[:-1], b.shape[1])
+        return product(a, b)
     _check_axes("matmul", a, b, 1)
     left = a.reshape(1, -1) if a.ndim == 1 else a
     right = b.reshape(-1, 1) if b.ndim == 1 else b
@@ -235,20 +250,18 @@ def matmul(a: Tensor, b: Any) -> Tensor:
         del shape[-2]
     if b.ndim == 1:
         del shape[-1]
-    return result.reshape(tuple(shape))  # type: ignore[no-any-return]
+    return result.reshape(tuple(shape))
 
 
+@composition
 def matmul_t(a: Tensor, b: Tensor) -> Tensor:
     """a @ b^T over the last two axes: (..., m, k) and (..., n, k) -> (..., m, n)."""
     _check_axes("matmul_t", a, b, 2)
-    return product(a, b, False, True)  # type: ignore[no-any-return]
+    return product(a, b, False, True)
 
 
+@composition
 def matmul_tn(a: Tensor, b: Tensor) -> Tensor:
     """a^T @ b over the last two axes: (..., k, m) and (..., k, n) -> (..., m, n)."""
     _check_axes("matmul_tn", a, b, 2)
-    return product(a, b, True, False)  # type: ignore[no-any-return]
-
-
-for _method in (matmul, matmul_t, matmul_tn):
-    setattr(Tensor, _method.__name__, _method)
+    return product(a, b, True, False)
