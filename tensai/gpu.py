@@ -52,6 +52,7 @@ class GpuDevice(Device):
         if self._encoder is None:
             self.usable()
             self._encoder = wgpu.CommandEncoder(self.native)
+            self.pool.recording = True
         return self._encoder
 
     def recorded(self) -> None:
@@ -67,6 +68,7 @@ class GpuDevice(Device):
                 return
             if not self._apart:
                 self.pool.turn += 1
+                self.pool.recording = False
             encoder.submit()
             self.native.poll()
 
@@ -92,6 +94,7 @@ class GpuDevice(Device):
                 yield
             finally:
                 self._encoder, self._held, self._apart = pending, held, apart
+                self.pool.recording = apart or pending is not None
 
     def synchronize(self) -> None:
         self.submit()
@@ -152,6 +155,8 @@ class GpuDevice(Device):
 
     def memory(self) -> dict[str, int]:
         pool = self.pool
+        with self.lock:
+            pool.collect()
         return {"in_use": pool.in_use, "pooled": pool.pooled, "peak": pool.peak}
 
     # Plans ---------------------------------------------------------------------------------
@@ -223,6 +228,7 @@ class GpuDevice(Device):
             super().close()
             self._staging = None
             self._pipelines.clear()
+            self.pool.keep = 0
             self.pool.trim()
             self.native.close()
 

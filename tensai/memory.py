@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+from collections import deque
 from typing import Any
 
 from .errors import LimitExceededError, OutOfDeviceMemoryError
-
-logger = logging.getLogger("tensai")
 
 SMALLEST = 256
 KEEP = 1 << 30  # bytes of free buffers that a pool holds on to
@@ -35,18 +33,23 @@ class Storage:
 
 
 class Pool:
-    """Free buffers by size, and the account of all bytes.
+    """Free buffers by size, and the account of all bytes. The device's lock guards it.
 
     A buffer may come back while recorded work that reads it is not submitted yet. Later recorded
     work may write it all the same, since the queue keeps the order; the host may not, since a
-    host write overtakes recorded work. `turn` counts submissions so that both can be told apart.
+    host write overtakes recorded work. `turn` counts submissions so that both can be told apart,
+    and `recording` says whether anything is recorded at all.
     """
 
     def __init__(self, device: Any, relieve: Any) -> None:
         self._device = device  # wgpu_native_py.Device
         self._relieve = relieve  # submits pending work and waits, so that memory can go
         self._free: dict[int, list[tuple[Any, int]]] = {}
+        # Destructors run on any thread and at any time: they only append here.
+        self._returned: deque[tuple[Any, int]] = deque()
         self.turn = 1
+        self.recording = False
+        self.keep = KEEP
         self.in_use = 0
         self.pooled = 0
         self.peak = 0
@@ -55,6 +58,7 @@ class Pool:
 
     def take(self, nbytes: int, *, unread: bool = False) -> Storage:
         """Memory for `nbytes`; `unread=True` for memory that no unsubmitted work touches."""
+        self.collect()
         size = size_class(nbytes)
         if size > self.largest:
             if nbytes > self.largest:
@@ -102,14 +106,22 @@ class Pool:
             ) from None
 
     def put(self, buffer: Any) -> None:
-        """Take a buffer back. Called from destructors, on any thread."""
-        size = buffer.size
-        self.in_use -= size
-        if self.pooled + size <= KEEP:
-            self._free.setdefault(size, []).append((buffer, self.turn))
-            self.pooled += size
+        """Take a buffer back. Called from destructors."""
+        self._returned.append((buffer, self.turn if self.recording else 0))
+
+    def collect(self) -> None:
+        """Sort the buffers that came back into the free ones."""
+        returned = self._returned
+        while returned:
+            buffer, turn = returned.popleft()
+            size = buffer.size
+            self.in_use -= size
+            if self.pooled + size <= self.keep:
+                self._free.setdefault(size, []).append((buffer, turn))
+                self.pooled += size
 
     def trim(self) -> None:
         """Release every free buffer."""
+        self.collect()
         self._free.clear()
         self.pooled = 0

@@ -23,6 +23,11 @@ _VARIABLE = re.compile(
     r"((?:@\w+\s*\([^)]*\)\s*)+)var\s*<\s*(storage|uniform)\s*(?:,\s*(read_write|read)\s*)?>"
 )
 _ATTRIBUTE = re.compile(r"@(group|binding)\s*\(\s*(\d+)\s*[ui]?\s*,?\s*\)")
+_WORKGROUP = re.compile(r"var\s*<\s*workgroup\s*>\s*\w+\s*:\s*([^;]+);")
+_CONSTANT = re.compile(r"const\s+(\w+)\s*(?::\s*\w+\s*)?=\s*(0x[0-9a-fA-F]+|\d+)[ui]?\s*;")
+_ARRAY = re.compile(r"array\s*<\s*(.+),\s*(\w+)\s*,?\s*>")
+_VECTOR = re.compile(r"vec([234])(?:\s*<\s*(?:f32|i32|u32)\s*>|[fiu])")
+_SCALARS = ("f32", "i32", "u32", "bool", "atomic<u32>", "atomic<i32>")
 _PARAMS = re.compile(r"var\s*<\s*params\s*>")
 
 
@@ -42,6 +47,28 @@ def bindings(wgsl: str) -> list[tuple[int, str]]:
     if len({number for number, _ in found}) < len(found):
         raise KernelError(f"two variables of the kernel share a binding: {found}")
     return found
+
+
+def workgroup_bytes(wgsl: str) -> int:
+    """The workgroup memory that a source declares, as far as it is plain to see.
+
+    Variables of scalars, vectors and arrays of them with literal or constant lengths count; a
+    structure does not.
+    """
+    code = _COMMENT.sub(" ", wgsl)
+    constants = {name: int(value, 0) for name, value in _CONSTANT.findall(code)}
+    total = 0
+    for declared in _WORKGROUP.findall(code):
+        count = 1
+        element = declared.strip()
+        while array := _ARRAY.fullmatch(element):
+            element, length = array[1].strip(), array[2].rstrip("ui")
+            known = constants.get(array[2])
+            count *= known if known is not None else int(length, 0) if length[:1].isdigit() else 0
+        vector = _VECTOR.fullmatch(element)
+        words = {"2": 2, "3": 4, "4": 4}[vector[1]] if vector else int(element in _SCALARS)
+        total += 4 * words * count
+    return total
 
 
 class ComputePipeline:
@@ -70,6 +97,14 @@ class ComputePipeline:
             raise LimitExceededError(
                 f"kernel {label!r} binds {storage} buffers; {device.adapter.info.name} allows "
                 f"{device.limits['maxStorageBuffersPerShaderStage']}"
+            )
+        memory = workgroup_bytes(wgsl)
+        if memory > device.limits["maxComputeWorkgroupStorageSize"]:
+            # The library does not report it, and what a driver then does is anything.
+            raise LimitExceededError(
+                f"kernel {label!r} declares {memory:,} bytes of workgroup memory; "
+                f"{device.adapter.info.name} allows "
+                f"{device.limits['maxComputeWorkgroupStorageSize']:,}"
             )
         immediate_size = params_size if self.immediates else 0
         with device.lock:
