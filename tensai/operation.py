@@ -166,14 +166,16 @@ def _source(kernel: str, values: tuple[tuple[str, Any], ...]) -> str:
 class Kernel:
     """One way to compute an operation on a device.
 
-    `plan` fills a Job with steps. `needs` are device features; `fits` may refuse a job that the
-    kernel is not written for.
+    `plan` fills a Job with steps. `needs` are device features. `fits` may refuse a job that the
+    kernel is not written for; `worth` may say that another one is faster, and then this one is
+    used only where none of the others is right.
     """
 
     name: str
     plan: Callable[[Job], None]
     needs: frozenset[str] = frozenset()
     fits: Callable[[Job], bool] = lambda job: True
+    worth: Callable[[Job], bool] = lambda job: True
 
 
 @dataclass(frozen=True)

@@ -64,10 +64,12 @@ class SelfCheck:
     def choose(self, operation: Operation, arguments: dict[str, Any]) -> Job | None:
         """The job of the first kernel that fits these arguments and is right on this device."""
         failures = []
+        fitting = []
         for kernel in operation.kernels:
             job = self._job(operation, kernel, arguments)
-            if job is None:
-                continue
+            if job is not None:
+                fitting.append((not kernel.worth(job), kernel, job))
+        for _, kernel, job in sorted(fitting, key=lambda item: item[0]):
             reason = self._reason(operation, kernel, job)
             if not reason:
                 return job

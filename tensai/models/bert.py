@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import NamedTuple
 
 from ..device import Device
 from ..errors import ModelError
@@ -74,65 +72,86 @@ class BertConfig:
         return config
 
 
+class Linear(NamedTuple):
+    """x weight^T + bias; the weight is (outputs, inputs), as files have it."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.matmul_t(self.weight) + self.bias
+
+
+class Norm(NamedTuple):
+    """Layer normalization."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.layer_norm(self.weight, self.bias, self.eps)
+
+
+class Layer(NamedTuple):
+    """The parameters of one layer."""
+
+    query: Linear
+    key: Linear
+    value: Linear
+    mix: Linear
+    mix_norm: Norm
+    widen: Linear
+    narrow: Linear
+    norm: Norm
+
+
 class BertEncoder:
     """Token ids in, the last layer's hidden states out.
 
-    `device` holds the weights as float32 for as long as the encoder lives.
+    `device` holds the weights as float32 for as long as the encoder lives. Raises ModelError,
+    which names the file, when `weights` lacks a tensor or has one of another shape than `config`
+    asks for.
     """
 
     def __init__(self, config: BertConfig, weights: Weights, device: Device) -> None:
         self.config = config
         self.device = device
-        self._weights = weights
-        self._prefix = "" if "embeddings.word_embeddings.weight" in weights else "bert."
-        hidden, wide = config.hidden, config.intermediate
+        parameters = _Parameters(weights, device)
+        hidden = config.hidden
         table = "embeddings.{}_embeddings.weight"
-        words = self._read(table.format("word"), config.vocabulary, hidden)
+        words = parameters.read(table.format("word"), config.vocabulary, hidden)
         # Every token of a lone sentence is of type 0, so that row goes into the positions.
-        types = self._read(table.format("token_type"), config.types, hidden)
-        positions = self._read(table.format("position"), config.positions, hidden) + types[0]
+        types = parameters.read(table.format("token_type"), config.types, hidden)
+        positions = parameters.read(table.format("position"), config.positions, hidden)
         # A vocabulary of many languages may be larger than what a device binds at once.
         largest = device.limits.get("maxStorageBufferBindingSize", words.nbytes)
         self._words = device.upload(words) if words.nbytes <= largest else words
-        self._positions = device.upload(positions)
-        self._embedding_norm = self._norm("embeddings")
-        self._layers = [
-            {
-                "query": self._linear(f"encoder.layer.{number}.attention.self.query", hidden, hidden),
-                "key": self._linear(f"encoder.layer.{number}.attention.self.key", hidden, hidden),
-                "value": self._linear(f"encoder.layer.{number}.attention.self.value", hidden, hidden),
-                "mix": self._linear(f"encoder.layer.{number}.attention.output.dense", hidden, hidden),
-                "mix_norm": self._norm(f"encoder.layer.{number}.attention.output"),
-                "widen": self._linear(f"encoder.layer.{number}.intermediate.dense", wide, hidden),
-                "narrow": self._linear(f"encoder.layer.{number}.output.dense", hidden, wide),
-                "norm": self._norm(f"encoder.layer.{number}.output"),
-            }
-            for number in range(config.layers)
-        ]
+        self._positions = device.upload(positions + types[0])
+        self._norm = parameters.norm("embeddings", hidden, config.eps)
+        self._layers = [parameters.layer(number, config) for number in range(config.layers)]
 
     def __call__(self, ids: Array, mask: Array) -> Tensor:
-        """Hidden states (batch, length, hidden), float32, of token ids (batch, length).
+        """Hidden states (batch, length, hidden), float32, of int32 token ids (batch, length).
 
         `mask` (batch, length), bool, is true for tokens and false for padding, which no token
         sees. Where it is false, the result means nothing.
         """
         batch, length = ids.shape
+        packed = (batch, length, self.config.hidden)
         heads = self.config.heads
+        activation = ACTIVATIONS[self.config.activation]
         seen = self.device.upload(mask[:, None, None, :])
         x = self._embed(ids) + self._positions[:length]
         # One row a token, so that a product with a weight is one product for the whole batch.
-        x = x.reshape(batch * length, self.config.hidden)
-        x = self._normalize(x, self._embedding_norm)
-        packed = (batch, length, self.config.hidden)
-        activation = ACTIVATIONS[self.config.activation]
+        x = self._norm(x.reshape(batch * length, self.config.hidden))
         for layer in self._layers:
-            query = _apply(x, layer["query"]).reshape(packed)
-            key = _apply(x, layer["key"]).reshape(packed)
-            value = _apply(x, layer["value"]).reshape(packed)
-            context = query.attention(key, value, heads, None, False, None, None, None, seen).reshape(x.shape)
-            x = self._normalize(x + _apply(context, layer["mix"]), layer["mix_norm"])
-            wide = activation(_apply(x, layer["widen"]))
-            x = self._normalize(x + _apply(wide, layer["narrow"]), layer["norm"])
+            query, key, value = (
+                linear(x).reshape(packed) for linear in (layer.query, layer.key, layer.value)
+            )
+            context = query.attention(key, value, heads, None, False, None, None, None, seen)
+            x = layer.mix_norm(x + layer.mix(context.reshape(x.shape)))
+            x = layer.norm(x + layer.narrow(activation(layer.widen(x))))
         return x.reshape(packed)
 
     def _embed(self, ids: Array) -> Tensor:
@@ -140,32 +159,42 @@ class BertEncoder:
             return self.device.embed(self._words, ids)
         return self.device.upload(self._words[ids])
 
-    def _normalize(self, x: Tensor, norm: tuple[Tensor, Tensor]) -> Tensor:
-        return x.layer_norm(*norm, eps=self.config.eps)
 
-    def _read(self, name: str, *shape: int) -> Array:
-        full = self._prefix + name
-        if full not in self._weights:
-            # Files converted from the first release of BERT call a norm's parameters so.
-            older = full.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
-            full = older if older in self._weights else full
-        return self._weights.tensor(full, shape)
+class _Parameters:
+    """A file's tensors, by the names that BERT has for them, on a device."""
 
-    def _linear(self, name: str, rows: int, columns: int) -> tuple[Tensor, Tensor]:
-        """A layer's weight, transposed to (columns, rows), and its bias."""
-        weight = self._read(f"{name}.weight", rows, columns)
-        bias = self._read(f"{name}.bias", rows)
-        return self.device.upload(weight), self.device.upload(bias)
+    def __init__(self, weights: Weights, device: Device) -> None:
+        self.weights = weights
+        self.device = device
+        # Models that were saved with a head on top have their encoder's tensors below this name.
+        self.prefix = "bert." if "bert.embeddings.word_embeddings.weight" in weights else ""
 
-    def _norm(self, name: str) -> tuple[Tensor, Tensor]:
-        weight = self._read(f"{name}.LayerNorm.weight", self.config.hidden)
-        bias = self._read(f"{name}.LayerNorm.bias", self.config.hidden)
-        return self.device.upload(weight), self.device.upload(bias)
+    def read(self, name: str, *shape: int) -> Array:
+        name = self.prefix + name
+        # Files converted from the first release of BERT call a norm's parameters so.
+        older = name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
+        return self.weights.tensor(older if older in self.weights else name, shape)
 
+    def linear(self, name: str, outputs: int, inputs: int) -> Linear:
+        weight = self.read(f"{name}.weight", outputs, inputs)
+        bias = self.read(f"{name}.bias", outputs)
+        return Linear(self.device.upload(weight), self.device.upload(bias))
 
-def _apply(x: Tensor, linear: tuple[Tensor, Tensor]) -> Any:
-    weight, bias = linear
-    return x.matmul_t(weight) + bias
+    def norm(self, name: str, length: int, eps: float) -> Norm:
+        weight = self.read(f"{name}.LayerNorm.weight", length)
+        bias = self.read(f"{name}.LayerNorm.bias", length)
+        return Norm(self.device.upload(weight), self.device.upload(bias), eps)
 
-
-__all__ = ["ACTIVATIONS", "BertConfig", "BertEncoder", "np"]
+    def layer(self, number: int, config: BertConfig) -> Layer:
+        name = f"encoder.layer.{number}"
+        hidden, wide = config.hidden, config.intermediate
+        return Layer(
+            query=self.linear(f"{name}.attention.self.query", hidden, hidden),
+            key=self.linear(f"{name}.attention.self.key", hidden, hidden),
+            value=self.linear(f"{name}.attention.self.value", hidden, hidden),
+            mix=self.linear(f"{name}.attention.output.dense", hidden, hidden),
+            mix_norm=self.norm(f"{name}.attention.output", hidden, config.eps),
+            widen=self.linear(f"{name}.intermediate.dense", wide, hidden),
+            narrow=self.linear(f"{name}.output.dense", hidden, wide),
+            norm=self.norm(f"{name}.output", hidden, config.eps),
+        )

@@ -9,7 +9,7 @@ EVERY = 10.0  # seconds between lines where standard error is no terminal
 
 
 class Progress:
-    """A count that moves: one line that is overwritten on a terminal, now and then one elsewhere."""
+    """A count that moves: a line that changes on a terminal, a line now and then elsewhere."""
 
     def __init__(self, what: str, total: int, wanted: bool) -> None:
         self.what = what

@@ -165,8 +165,7 @@ def _modules(root: Path) -> tuple[Path, str]:
             pooling_mode = _pooling(read_settings(place / "config.json"))
         elif kind != "Normalize":
             raise ModelError(
-                f"{listing} lists a module {kind!r}; tensai runs Transformer, Pooling and "
-                "Normalize"
+                f"{listing} lists a module {kind!r}; tensai runs Transformer, Pooling and Normalize"
             )
     return folder, pooling_mode
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,11 @@ class Tile:
     @property
     def lanes(self) -> int:
         return (self.bm // self.tm) * (self.bn // self.tn)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of workgroup memory, both tiles padded."""
+        return 16 * self.bk * (self.bm // 4 + self.bn // 4 + 2)
 
     def values(self) -> dict[str, Any]:
         """The template values of matmul.wgsl that follow from the tile alone."""
@@ -93,6 +99,7 @@ class Tile:
 
 
 LARGE = Tile(bm=128, bn=128, bk=16, tm=8, tn=8)
+MEDIUM = Tile(bm=64, bn=64, bk=16, tm=4, tn=8)
 SMALL = Tile(bm=32, bn=32, bk=32, tm=4, tn=4)
 
 
@@ -132,16 +139,28 @@ def _plan(tile: Tile, job: Job) -> None:
     job.step("matmul", values, [a, b, out], params, batches * tiles_m * tiles_n)
 
 
-def _fits_large(job: Job) -> bool:
-    # Enough tiles to fill a card; below that, small tiles keep more of it busy.
-    m, n = job.facts["m"], job.facts["n"]
-    limits = job.device.limits
-    return bool(
-        -(-m // LARGE.bm) * -(-n // LARGE.bn) * math.prod(job.facts["batch"]) >= 64
-        and min(m, n) >= 96
-        and limits["maxComputeInvocationsPerWorkgroup"] >= LARGE.lanes
-        and limits["maxComputeWorkgroupStorageSize"] >= 17 << 10
-    )
+def _kernel(name: str, tile: Tile, enough: int) -> Kernel:
+    """The kernel of one tile, worth using where a product has `enough` of them, mostly full.
+
+    With fewer, smaller tiles keep more of a GPU busy; in software one tile keeps a core busy.
+    Integers, which are rare here, have the small tile only.
+    """
+
+    def fits(job: Job) -> bool:
+        limits = job.device.limits
+        return (
+            (tile is SMALL or job.inputs[0].dtype == f32)
+            and limits["maxComputeInvocationsPerWorkgroup"] >= tile.lanes
+            and limits["maxComputeWorkgroupStorageSize"] >= tile.memory
+        )
+
+    def worth(job: Job) -> bool:
+        m, n = job.facts["m"], job.facts["n"]
+        tiles = -(-m // tile.bm) * -(-n // tile.bn) * math.prod(job.facts["batch"])
+        full = min(m / tile.bm, n / tile.bn) >= 0.75
+        return full and tiles >= (1 if job.device.info.software else enough)
+
+    return Kernel(name, lambda job: _plan(tile, job), fits=fits, worth=worth)
 
 
 def _probes() -> list[Probe]:
@@ -152,34 +171,20 @@ def _probes() -> list[Probe]:
 
     made = []
     ways = [(ta, tb) for ta in (False, True) for tb in (False, True)]
-    for dtype in (f32, i32, u32):
-        # Sizes that make every combination of vector and single loads, for both tiles.
-        for m, n, k in (
-            (67, 70, 37),
-            (68, 70, 36),
-            (67, 72, 37),
-            (68, 72, 36),
-            (67, 72, 36),
-            (68, 72, 37),
-            (67, 70, 36),
-            (68, 70, 37),
-        ):
-            for ta, tb in ways:
-                a = integers(dtype, *((k, m) if ta else (m, k)))
-                b = integers(dtype, *((n, k) if tb else (k, n)))
-                made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
-                m_large, n_large = m + 60, n + 66
-                a = integers(dtype, 64, *((k, m_large) if ta else (m_large, k)))
-                b = integers(dtype, *((n_large, k) if tb else (k, n_large)))
-                if dtype == f32:
-                    made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
+    # Over two of the largest tile, and every combination of vector and single loads.
+    sizes = list(itertools.product((131, 132), (134, 136), (37, 36)))
+    for dtype, (m, n, k), (ta, tb) in itertools.product((f32, i32, u32), sizes, ways):
+        a = integers(dtype, 2, *((k, m) if ta else (m, k)))
+        b = integers(dtype, *((n, k) if tb else (k, n)))
+        made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
     return made
 
 
 @operation(
     kernels=[
-        Kernel("matmul_large", lambda job: _plan(LARGE, job), fits=_fits_large),
-        Kernel("matmul_small", lambda job: _plan(SMALL, job)),
+        _kernel("matmul_large", LARGE, 256),
+        _kernel("matmul_medium", MEDIUM, 128),
+        _kernel("matmul_small", SMALL, 0),
     ],
     reference=reference.matmul,
     probes=_probes,
