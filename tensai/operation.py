@@ -229,6 +229,7 @@ class Operation:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inputs: list[Tensor] = []
+        # What a plan depends on: shapes and dtypes in place of tensors, attributes as they are.
         key: list[Any] = [self.name]
         for value in args:
             if type(value) is Tensor:
@@ -236,20 +237,24 @@ class Operation:
                 key.append(value.spec)
             else:
                 key.append(value)
-        if not inputs:
-            raise DTypeError(f"[{self.name}] expected a tensor first, not {_kind(args)}")
-        device = inputs[0].device
         if kwargs:
             if any(type(value) is Tensor for value in kwargs.values()):
-                bound = self.signature.bind(*args, **kwargs)
+                bound = self._bind(args, kwargs)
                 return self(*bound.args, **bound.kwargs)
             key.extend(kwargs.items())
+        if not inputs:
+            raise DTypeError(
+                f"[{self.name}] expected a tensor first, not {type(args[0]).__name__}"
+                if args
+                else f"[{self.name}] expected a tensor"
+            )
+        device = inputs[0].device
         try:
             plan = device.plans.get(tuple(key))
-        except TypeError:  # a list among the attributes
+        except TypeError:  # a list or an array among the attributes
             plan = None
         if plan is None:
-            plan, inputs = self._plan(device, args, kwargs, key)
+            plan, inputs = self._plan(device, key, args, kwargs)
         for value in inputs:
             if value.device is not device:
                 raise DeviceMismatchError(
@@ -259,41 +264,41 @@ class Operation:
         return plan.run(inputs)
 
     def _plan(
-        self, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any], key: list[Any]
+        self, device: Any, key: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, list[Tensor]]:
-        """The plan for these arguments, kept under `key` when they are all plain."""
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"[{self.name}] {error}") from None
+        """The plan for a call that has none under its key yet, and the call's tensors."""
+        bound = self._bind(args, kwargs)
         bound.apply_defaults()
-        given = dict(bound.arguments)
-        like = next(given[name] for name in self.tensors if type(given[name]) is Tensor)
-        inputs = []
-        keep = True
+        given = bound.arguments
+        like = next(value for value in given.values() if type(value) is Tensor)
+        inputs: list[Tensor] = []
         arguments: dict[str, Any] = {}
+        as_given = True  # no number or array had to become a tensor, no list a tuple
         for name, value in given.items():
-            if name in self.tensors:
-                if value is None:
-                    arguments[name] = None
-                    continue
-                if type(value) is not Tensor:
-                    value = device.operand(value, like)
-                    keep = False
-                inputs.append(value)
-                arguments[name] = value.spec
-            else:
+            if name not in self.tensors:
                 arguments[name] = _plain(value)
-        if not keep:
-            key = [self.name, *arguments.items()]
-        hashable = (
-            tuple(key) if keep and not _lists(args, kwargs) else (self.name, *arguments.items())
-        )
-        plan = device.plans.get(hashable)
+                as_given = as_given and arguments[name] is value
+            elif value is None:
+                arguments[name] = None
+            else:
+                tensor = device.operand(value, like)
+                as_given = as_given and tensor is value
+                inputs.append(tensor)
+                arguments[name] = tensor.spec
+        plain_key = (self.name, *arguments.items())
+        plan = device.plans.get(plain_key)
         if plan is None:
             plan = device.plan(self, arguments)
-            device.remember(hashable, plan)
+            device.remember(plain_key, plan)
+        if as_given:
+            device.remember(tuple(key), plan)
         return plan, inputs
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        try:
+            return self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"[{self.name}] {error}") from None
 
     def job(self, arguments: dict[str, Any]) -> tuple[Result, Job]:
         """Apply the rule to specs and attributes."""
@@ -327,14 +332,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (np.integer, np.floating, np.bool_)):
         return value.item()
     return value
-
-
-def _lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return any(isinstance(value, list) for value in (*args, *kwargs.values()))
-
-
-def _kind(args: tuple[Any, ...]) -> str:
-    return type(args[0]).__name__ if args else "nothing"
 
 
 def operation(

@@ -19,6 +19,9 @@ from .strided import elementwise
 
 Array = np.ndarray[Any, Any]
 
+NUMBERS = (f32, i32, u32)
+EVERY = (*NUMBERS, bool_)
+
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e4, -1e4, 88.5, -87.0, 1e-6],
     dtype=np.float32,
@@ -59,7 +62,7 @@ def _finish(dtype: DType) -> DType | None:
 def unary(
     name: str,
     doc: str,
-    expression: str,
+    expression: str | dict[str, str],
     compute: Callable[[Array], Any],
     *,
     integers: bool = False,
@@ -74,10 +77,10 @@ def unary(
         return Result((Spec(x.shape, cast),), (cast,), _finish(x.dtype))
 
     def probes() -> list[Probe]:
-        dtypes = (f32, i32, u32) if integers else (f32,)
+        dtypes = NUMBERS if integers else (f32,)
         return [Probe((_sample(1027, dtype, 1),), {}, tolerance) for dtype in dtypes]
 
-    return _define(name, doc, rule, expression, compute, probes)
+    return _define(name, doc, rule, _by_dtype(expression), compute, probes)
 
 
 def binary(
@@ -87,7 +90,7 @@ def binary(
     compute: Callable[[Array, Array], Any],
     *,
     result: DType | None = None,
-    dtypes: tuple[DType, ...] = (f32, i32, u32),
+    dtypes: tuple[DType, ...] = NUMBERS,
     tolerance: float = 0.0,
 ) -> Operation:
     """An operation on two tensors that broadcast.
@@ -101,19 +104,11 @@ def binary(
         common = promote(a.dtype, b.dtype)
         working = f32 if common == f16 else common
         if working not in dtypes:
-            if working == bool_ and i32 in dtypes and name not in ("subtract", "divide"):
-                working = i32
-            elif f32 in dtypes and working != bool_:
-                working = f32
-            else:
+            if f32 not in dtypes or name == "subtract":  # which NumPy refuses for bools
                 raise DTypeError(f"[{name}] does not take {a.dtype} and {b.dtype}; use astype()")
+            working = i32 if working == bool_ and i32 in dtypes else f32
         finish = _finish(common) if result is None else None
         return Result((Spec(shape, result or working),), (working, working), finish)
-
-    def text(job: Job) -> str:
-        if isinstance(expression, str):
-            return expression
-        return expression[job.inputs[0].dtype.name]
 
     def probes() -> list[Probe]:
         made = []
@@ -124,15 +119,35 @@ def binary(
             made.append(Probe((a[:60].reshape(5, 1, 12), b[:84].reshape(7, 12)), {}, tolerance))
         return made
 
-    return _define(name, doc, rule, text, compute, probes)
+    return _define(name, doc, rule, _by_dtype(expression), compute, probes)
 
 
-def typed(floats: str, signed: str, unsigned: str | None = None) -> dict[str, str]:
+def _by_dtype(expression: str | dict[str, str]) -> str | Callable[[Job], str]:
+    if isinstance(expression, str):
+        return expression
+    return lambda job: expression[job.inputs[0].dtype.name]
+
+
+def typed(
+    floats: str, signed: str, unsigned: str | None = None, bools: str | None = None
+) -> dict[str, str]:
     """An expression for each dtype that kernels compute in."""
-    return {"float32": floats, "int32": signed, "uint32": unsigned or signed, "bool": signed}
+    return {
+        "float32": floats,
+        "int32": signed,
+        "uint32": unsigned or signed,
+        "bool": bools or signed,
+    }
 
 
-negative = unary("negative", "-x.", "-a", np.negative, tolerance=0)
+negative = unary(
+    "negative",
+    "-x; unsigned integers wrap around.",
+    typed("-a", "-a", "0u - a"),
+    np.negative,
+    integers=True,
+    tolerance=0,
+)
 absolute = unary("abs", "Absolute value.", "abs(a)", np.abs, integers=True, tolerance=0)
 square = unary("square", "x * x.", "a * a", np.square, integers=True, tolerance=1e-7)
 exp = unary("exp", "e ** x; 0 and inf for large arguments.", "exp_f32(a)", np.exp, tolerance=3e-7)
@@ -142,8 +157,9 @@ rsqrt = unary("rsqrt", "1 / sqrt(x).", "1.0 / sqrt(a)", lambda x: 1 / np.sqrt(x)
 relu = unary(
     "relu",
     "max(x, 0), and NaN for NaN.",
-    "select(max(a, 0.0), a, is_nan(a))",
+    typed("select(max(a, 0.0), a, is_nan(a))", "max(a, 0)", "a"),
     lambda x: np.maximum(x, 0),
+    integers=True,
     tolerance=0,
 )
 tanh = unary("tanh", "Hyperbolic tangent.", "tanh_f32(a)", np.tanh, tolerance=3e-7)
@@ -176,9 +192,21 @@ def gelu(x: Spec, approximate: str = "none") -> Result:
     return Result((Spec(x.shape, f32),), (f32,), _finish(x.dtype))
 
 
-add = binary("add", "a + b.", "a + b", np.add)
-subtract = binary("subtract", "a - b.", "a - b", np.subtract)
-multiply = binary("multiply", "a * b.", "a * b", np.multiply)
+add = binary(
+    "add",
+    "a + b; of bools, whether either is true.",
+    typed("a + b", "a + b", bools="a || b"),
+    np.add,
+    dtypes=EVERY,
+)
+subtract = binary("subtract", "a - b; not of bools.", "a - b", np.subtract)
+multiply = binary(
+    "multiply",
+    "a * b; of bools, whether both are true.",
+    typed("a * b", "a * b", bools="a && b"),
+    np.multiply,
+    dtypes=EVERY,
+)
 divide = binary(
     "divide",
     "a / b in float32, also for integers.",
@@ -211,14 +239,16 @@ power = binary(
 maximum = binary(
     "maximum",
     "The larger of a and b; NaN if either is NaN.",
-    typed("max_nan(a, b)", "max(a, b)"),
+    typed("max_nan(a, b)", "max(a, b)", bools="a || b"),
     np.maximum,
+    dtypes=EVERY,
 )
 minimum = binary(
     "minimum",
     "The smaller of a and b; NaN if either is NaN.",
-    typed("min_nan(a, b)", "min(a, b)"),
+    typed("min_nan(a, b)", "min(a, b)", bools="a && b"),
     np.minimum,
+    dtypes=EVERY,
 )
 equal = binary("equal", "a == b, as bool.", "a == b", np.equal, result=bool_)
 not_equal = binary("not_equal", "a != b, as bool.", "!(a == b)", np.not_equal, result=bool_)
