@@ -2,18 +2,21 @@
 
     python -m benchmarks.dispatch [--json]
 
-Needs `pip install wgpu==0.32.0` for the peer. Two rows a generation:
+Needs `pip install wgpu==0.32.0` for the peer. Three rows a generation:
 
 - dispatch: pipeline, bind group, 16 bytes of parameters and the dispatch itself, recorded into one
   pass; for tensai through wgpu_native_py's encoder, as every operation does it.
-- add: c = a + b of two resident tensors of 1000 elements, its result never read; for wgpu-py the
-  same work: a buffer for the result, a bind group, and the dispatch.
+- add: c = a + b of two resident tensors of 1000 elements, its result never read, all in one
+  batch; for wgpu-py the same work: a buffer for the result, a bind group, and the dispatch.
+- add, submitted: the same outside a batch, where tensai submits every 64 operations, and so does
+  the peer. On a software adapter the work itself then competes for the processor.
 """
 
 from __future__ import annotations
 
 import argparse
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -66,7 +69,12 @@ def tensai_runs(api: str) -> dict[str, Callable[[], float]]:
         dev.synchronize()
         return figure
 
-    return {f"{api} dispatch": record, f"{api} add": add}
+    def eager() -> float:
+        figure = per_call(lambda: a + b, COUNT)
+        dev.synchronize()
+        return figure
+
+    return {f"{api} dispatch": record, f"{api} add": add, f"{api} add, submitted": eager}
 
 
 def peer_runs() -> dict[str, Callable[[], float]]:
@@ -123,9 +131,23 @@ def peer_runs() -> dict[str, Callable[[], float]]:
         result = device.create_buffer(size=4096, usage=usage)
         one(compute, bind([buffers[0], buffers[1], result]))
 
+    def eager() -> float:
+        start = time.perf_counter()
+        for _ in range(0, COUNT, 64):
+            encoder = device.create_command_encoder()
+            compute = encoder.begin_compute_pass()
+            for _ in range(64):
+                add(compute)
+            compute.end()
+            device.queue.submit([encoder.finish()])
+        figure = (time.perf_counter() - start) / (-(-COUNT // 64) * 64) * 1e6
+        device.queue.read_buffer(buffers[2], 0, 16)
+        return figure
+
     return {
         "peer dispatch": lambda: record(lambda compute: one(compute, group)),
         "peer add": lambda: record(add),
+        "peer add, submitted": eager,
     }
 
 
@@ -137,7 +159,7 @@ def main() -> None:
     medians = alternate(runs, ROUNDS)
     rows = []
     for api in ("v29", "v22"):
-        for work in ("dispatch", "add"):
+        for work in ("dispatch", "add", "add, submitted"):
             ours, theirs = medians[f"{api} {work}"], medians[f"peer {work}"]
             rows.append((f"{work}, {api}", ours, theirs, ours / theirs))
     show("Host time, us", ("work", "tensai", "wgpu 0.32", "ratio"), rows, options.json)

@@ -45,12 +45,15 @@ class GpuDevice(Device):
         self._pipelines: dict[tuple[str, int], wgpu.ComputePipeline] = {}
         self._staging: wgpu.Buffer | None = None
 
+    def usable(self) -> None:
+        super().usable()
+        self.native.usable()
+
     # Recording -----------------------------------------------------------------------------
 
     def encoder(self) -> wgpu.CommandEncoder:
         """The encoder that takes the next dispatch. The caller holds the lock."""
         if self._encoder is None:
-            self.usable()
             self._encoder = wgpu.CommandEncoder(self.native)
             self.pool.recording = True
         return self._encoder
@@ -97,8 +100,8 @@ class GpuDevice(Device):
                 self.pool.recording = apart or pending is not None
 
     def synchronize(self) -> None:
-        self.submit()
         self.usable()
+        self.submit()
         self.native.poll(wait=True)
         self.native.check("while it worked")
 
@@ -119,8 +122,8 @@ class GpuDevice(Device):
 
     def store(self, array: Array) -> Storage:
         data = array.astype(np.uint32) if array.dtype == bool_ else array
+        self.usable()
         with self.lock:
-            self.usable()
             storage = self.pool.take(device_bytes(array.size, array.dtype), unread=True)
             if data.nbytes:
                 self.native.queue.write(storage.buffer, data)
@@ -131,8 +134,8 @@ class GpuDevice(Device):
         spec = tensor.spec
         raw_dtype = np.dtype(np.uint32) if spec.dtype == bool_ else spec.dtype
         raw = out if out is not None and spec.dtype != bool_ else np.empty(spec.shape, raw_dtype)
+        self.usable()
         with self.lock:
-            self.usable()
             if raw.size:
                 self._read(storage.buffer, raw)
         if spec.dtype != bool_:
@@ -261,8 +264,9 @@ class GpuPlan:
             inputs = cast_inputs(inputs, self.result)
         storages = [tensor.storage for tensor in inputs]
         count = len(storages)
+        # Before the lock is taken: a thread that held it may be lost in a fork.
+        device.usable()
         with device.lock:
-            device.usable()
             for nbytes in self.sizes:
                 storages.append(device.take(nbytes))
             for nbytes in self.scratch:

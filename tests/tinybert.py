@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoModel, BertConfig, BertModel, PreTrainedTokenizerFast
 
-WORDS = "the cat sat on a mat and then it ran away from big old dog that slept in sun".split()
+WORDS = "the cat sat on a mat and then it ran away from big old dog that slept in sun"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
@@ -65,7 +65,7 @@ def expected(
 
 
 def _tokenizer() -> Tokenizer:
-    names = [*SPECIAL, *WORDS, *"abcdefghijklmnopqrstuvwxyz"]
+    names = [*SPECIAL, *WORDS.split(), *"abcdefghijklmnopqrstuvwxyz"]
     names += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
     vocabulary = {name: index for index, name in enumerate(dict.fromkeys(names))}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))

@@ -187,37 +187,53 @@ fn gelu_tanh(x: f32) -> f32 {
     return select(result, x, is_nan(x));
 }
 
+// |a| / |b| cut to an integer, and what remains, for finite numbers with b not 0: long division of
+// the digits, eight at a time, so that the remainder is exact however large the quotient is.
+fn divide_whole(a: f32, b: f32) -> vec2<f32> {
+    if (abs(a) < abs(b)) {
+        return vec2<f32>(0.0, abs(a));
+    }
+    let bits_a = bitcast<u32>(a) & 0x7fffffffu;
+    let bits_b = bitcast<u32>(b) & 0x7fffffffu;
+    let digits_a = (bits_a & 0x7fffffu) | select(0u, 0x800000u, bits_a >= 0x800000u);
+    let digits_b = (bits_b & 0x7fffffu) | select(0u, 0x800000u, bits_b >= 0x800000u);
+    let exponent_b = max(bits_b >> 23u, 1u);
+    var left = max(bits_a >> 23u, 1u) - exponent_b;
+    var quotient = f32(digits_a / digits_b);
+    var rest = digits_a % digits_b;
+    while (left > 0u) {
+        let step = min(left, 8u);
+        rest = rest << step;
+        quotient = quotient * f32(1u << step) + f32(rest / digits_b);
+        rest = rest % digits_b;
+        left -= step;
+    }
+    let scale = i32(exponent_b) - 150;
+    return vec2<f32>(
+        quotient,
+        f32(rest) * power_of_two(max(scale, -126)) * power_of_two(min(scale + 126, 0)),
+    );
+}
+
 // Division that rounds toward minus infinity, and the remainder that goes with it.
 fn divmod_f32(a: f32, b: f32) -> vec2<f32> {
-    var q = floor(a / b);
-    let product = two_product(q, b);
-    var r = (a - product.x) - product.y;
-    // a / b may have been rounded up to the next integer, or down from it.
-    if (r != 0.0 && (r < 0.0) != (b < 0.0)) {
-        q -= 1.0;
-        r += b;
-    } else if (abs(r) >= abs(b) && abs(a) >= abs(b)) {
-        q += 1.0;
-        r -= b;
-    }
-    if (abs(b) >= infinity() && abs(a) < infinity()) {
-        let away = a != 0.0 && (a < 0.0) != (b < 0.0);
-        q = select(0.0, -1.0, away);
-        r = select(a, b, away);
-    }
-    if (b == 0.0) {
-        q = a / b;
-        r = not_a_number();
-    }
     if (is_nan(a) || is_nan(b)) {
-        q = a + b;
-        r = q;
+        return vec2<f32>(a + b);
     }
     if (abs(a) >= infinity()) {
-        r = not_a_number();
-        q = r;
+        return vec2<f32>(not_a_number());
     }
-    return vec2<f32>(q, r);
+    if (b == 0.0) {
+        return vec2<f32>(a / b, not_a_number());
+    }
+    var result = divide_whole(a, b);
+    if ((a < 0.0) != (b < 0.0)) {
+        result.x = -result.x;
+        if (result.y != 0.0) {
+            result = vec2<f32>(result.x - 1.0, abs(b) - result.y);
+        }
+    }
+    return vec2<f32>(result.x, select(result.y, -result.y, b < 0.0));
 }
 
 fn divmod_i32(a: i32, b: i32) -> vec2<i32> {
