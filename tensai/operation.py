@@ -239,8 +239,7 @@ class Operation:
                 key.append(value)
         if kwargs:
             if any(type(value) is Tensor for value in kwargs.values()):
-                bound = self._bind(args, kwargs)
-                return self(*bound.args, **bound.kwargs)
+                return self(*self._bind(args, kwargs).args)
             key.extend(kwargs.items())
         if not inputs:
             raise DTypeError(
@@ -267,9 +266,7 @@ class Operation:
         self, device: Any, key: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, list[Tensor]]:
         """The plan for a call that has none under its key yet, and the call's tensors."""
-        bound = self._bind(args, kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
+        given = self._bind(args, kwargs).arguments
         like = next(value for value in given.values() if type(value) is Tensor)
         inputs: list[Tensor] = []
         arguments: dict[str, Any] = {}
@@ -296,9 +293,11 @@ class Operation:
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
         try:
-            return self.signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"[{self.name}] {error}") from None
+        bound.apply_defaults()
+        return bound
 
     def job(self, arguments: dict[str, Any]) -> tuple[Result, Job]:
         """Apply the rule to specs and attributes."""

@@ -162,9 +162,22 @@ def test_more_words_or_tokens_than_a_device_binds_at_once(
     tiny: Path, gpu: tensai.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = SentenceEncoder(tiny, gpu).encode(TINY)
-    monkeypatch.setitem(gpu.limits, "maxStorageBufferBindingSize", 4 * 72 * 20)
+    most = 20  # tokens in a batch: the widest intermediate result is of 72 numbers for each
+    monkeypatch.setitem(gpu.limits, "maxStorageBufferBindingSize", 4 * 72 * most)
+    uploaded = []
+    upload = gpu.upload
+
+    def watched(array: Any, *rest: Any) -> Any:
+        uploaded.append(array.shape)
+        return upload(array, *rest)
+
+    monkeypatch.setattr(gpu, "upload", watched)
     encoder = SentenceEncoder(tiny, gpu)
     np.testing.assert_allclose(encoder.encode(TINY), expected, rtol=0, atol=1e-6)
+    assert (encoder.config.vocabulary, encoder.dim) not in uploaded
+    masks = [shape for shape in uploaded if len(shape) == 4]
+    assert len(masks) > 1
+    assert all(np.prod(shape) <= most for shape in masks)
 
 
 def test_the_folder_is_missing(tmp_path: Path, cpu: tensai.Device) -> None:

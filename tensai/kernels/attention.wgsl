@@ -28,7 +28,8 @@ var<params> params: Params;
 #endif
 @group(0) @binding({{OUT_BINDING}}) var<storage, read_write> out: array<f32>;
 
-const HIDDEN: f32 = -3.0e38;  // the score of a position that a query does not see
+// A position that a query does not see scores minus infinity; any other score is at least this.
+const LOWEST: f32 = -3.4028234e38;
 
 var<workgroup> query: array<f32, {{BQ_DIM}}>;
 var<workgroup> total: array<f32, {{BQ_DIM}}>;
@@ -80,7 +81,7 @@ fn main(
         total[i] = 0.0;
     }
     if (lane < {{BQ}}u) {
-        row_max[lane] = HIDDEN;
+        row_max[lane] = LOWEST;
         row_sum[lane] = 0.0;
     }
 
@@ -104,7 +105,7 @@ fn main(
         for (var i = lane; i < {{BQ}}u * {{BK}}u; i += 64u) {
             let row = i / {{BK}}u;
             let column = i % {{BK}}u;
-            var score = HIDDEN;
+            var score = -infinity();
             if (column < count && sees(first + row, base + column)) {
                 score = 0.0;
                 for (var d = 0u; d < dim; d++) {
@@ -114,7 +115,7 @@ fn main(
                 let at = batch * params.mask_batch + head * params.mask_head
                     + (first + row) * params.mask_query + (base + column) * params.mask_position;
 #if MASK_BOOL
-                score = select(HIDDEN, score, mask[at] != 0u);
+                score = select(-infinity(), score, mask[at] != 0u);
 #else
                 score += mask[at];
 #endif
@@ -137,7 +138,7 @@ fn main(
             for (var c = 0u; c < count; c++) {
                 let score = weights[lane * {{BK}}u + c];
                 var weight = 0.0;
-                if (!(score <= HIDDEN)) {
+                if (!(score < LOWEST)) {
                     weight = exp_f32(score - largest);
                 }
                 weights[lane * {{BK}}u + c] = weight;

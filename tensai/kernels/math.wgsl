@@ -36,17 +36,6 @@ fn upper_half(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
 }
 
-// a * b and what its rounding lost (Dekker): not every driver's fma is fused.
-fn two_product(a: f32, b: f32) -> vec2<f32> {
-    let high_a = upper_half(a);
-    let low_a = a - high_a;
-    let high_b = upper_half(b);
-    let low_b = b - high_b;
-    let product = a * b;
-    let lost = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b;
-    return vec2<f32>(product, select(0.0, lost, abs(product) < 1e38));
-}
-
 // e^x = 2^k e^r with |r| <= ln(2) / 2, ln(2) in two parts.
 fn exp_f32(x: f32) -> f32 {
     let bounded = clamp(x, -104.0, 89.0);
@@ -220,11 +209,11 @@ fn divmod_f32(a: f32, b: f32) -> vec2<f32> {
     if (is_nan(a) || is_nan(b)) {
         return vec2<f32>(a + b);
     }
-    if (abs(a) >= infinity()) {
-        return vec2<f32>(not_a_number());
-    }
     if (b == 0.0) {
         return vec2<f32>(a / b, not_a_number());
+    }
+    if (abs(a) >= infinity()) {
+        return vec2<f32>(not_a_number());
     }
     var result = divide_whole(a, b);
     if ((a < 0.0) != (b < 0.0)) {

@@ -149,7 +149,7 @@ class BertEncoder:
             query, key, value = (
                 linear(x).reshape(packed) for linear in (layer.query, layer.key, layer.value)
             )
-            context = query.attention(key, value, heads, None, False, None, None, None, seen)
+            context = query.attention(key, value, heads=heads, mask=seen)
             x = layer.mix_norm(x + layer.mix(context.reshape(x.shape)))
             x = layer.norm(x + layer.narrow(activation(layer.widen(x))))
         return x.reshape(packed)

@@ -26,9 +26,10 @@ def attention(
     valid = rows if kv_length is None else kv_length
     kv_heads = heads if kv_heads is None else kv_heads
     dim = q.shape[-1] // heads
+    batch = q.shape[0] if q.ndim == 3 else 1
 
     def split(x: Array, count: int) -> Array:
-        parts = x.reshape(-1, x.shape[-2], count, dim).transpose(0, 2, 1, 3)
+        parts = x.reshape(batch, x.shape[-2], count, dim).transpose(0, 2, 1, 3)
         return np.repeat(parts.astype(np.float64), heads // count, axis=1)
 
     keys, values = split(k, kv_heads)[:, :, :valid], split(v, kv_heads)[:, :, :valid]
