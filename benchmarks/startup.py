@@ -20,7 +20,12 @@ from benchmarks.measure import show
 
 PROCESSES = 5
 
-IMPORT = "import time; start = time.perf_counter(); import {name}; print(time.perf_counter() - start)"
+IMPORT = """
+import time
+start = time.perf_counter()
+import {name}
+print(time.perf_counter() - start)
+"""
 PRODUCT = """
 import time
 start = time.perf_counter()
@@ -46,8 +51,14 @@ def median(code: str) -> float:
 def installed(name: str) -> float:
     """Megabytes of an installed distribution's files."""
     files = importlib.metadata.files(name) or []
-    return sum(Path(str(file.locate())).stat().st_size for file in files
-               if Path(str(file.locate())).is_file()) / 1e6
+    return (
+        sum(
+            Path(str(file.locate())).stat().st_size
+            for file in files
+            if Path(str(file.locate())).is_file()
+        )
+        / 1e6
+    )
 
 
 def main() -> None:
@@ -60,8 +71,16 @@ def main() -> None:
     with tensai.open() as dev:
         assert dev.library is not None
         library = dev.library.path.stat().st_size / 1e6
-    core = ("tensai", "cffi", "pycparser", "requests", "urllib3", "certifi", "charset-normalizer",
-            "idna")
+    core = (
+        "tensai",
+        "cffi",
+        "pycparser",
+        "requests",
+        "urllib3",
+        "certifi",
+        "charset-normalizer",
+        "idna",
+    )
     sizes = {}
     for name in core:
         try:

@@ -1,4 +1,4 @@
-"""`tensai NAME` and `python -m tensai NAME`: the commands."""
+"""`tensai NAME`, `python -m tensai NAME` and `python -m tensai.NAME`: the commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ def main(argv: list[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"tensai: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    status: int = importlib.import_module(f"tensai.{name}").main(rest)
+    try:
+        status: int = importlib.import_module(f"tensai.{name}").main(rest)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return status
 
 

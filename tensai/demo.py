@@ -153,7 +153,8 @@ def _timed(encoder: SentenceEncoder, texts: list[str]) -> tuple[float, Array]:
 
 
 def _times(seconds: dict[str, float]) -> str:
-    return f"{seconds['per_sentence'] * 1e3:.3g} ms a sentence"
+    milliseconds = seconds["per_sentence"] * 1e3
+    return f"{milliseconds:.{1 if milliseconds >= 10 else 3}f} ms a sentence"
 
 
 def _say(text: str) -> None:
@@ -161,4 +162,6 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from .__main__ import main as command
+
+    sys.exit(command(["demo", *sys.argv[1:]]))

@@ -101,4 +101,6 @@ def save(path: Path, array: Array) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from .__main__ import main as command
+
+    sys.exit(command(["embed", *sys.argv[1:]]))

@@ -146,4 +146,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from .__main__ import main as command
+
+    sys.exit(command(["info", *sys.argv[1:]]))

@@ -287,8 +287,8 @@ def test_attention_of_masked_rows(dev: tensai.Device) -> None:
     # What a mask hides stays out even where it is no number.
     seen[..., 5] = False
     k[:, 5], v[:, 5] = np.nan, np.nan
-    expected = attention(np.delete(q, [], 1), np.delete(k, 5, 1), np.delete(v, 5, 1), heads=2,
-                         mask=np.delete(seen, 5, 3))  # fmt: skip
+    others = np.delete(k, 5, axis=1), np.delete(v, 5, axis=1)
+    expected = attention(q, *others, heads=2, mask=np.delete(seen, 5, axis=3))
     got = dev.upload(q).attention(dev.upload(k), dev.upload(v), heads=2, mask=dev.upload(seen))
     same(got, expected, 1e-5)
 

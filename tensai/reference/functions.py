@@ -58,27 +58,20 @@ def silu(x: Array) -> Array:
     return np.where(x < -104, 0, x * sigmoid(x))
 
 
-def _erfc_tail(x: Array) -> Array:
-    """erfc for 1 <= x; below 1e-28 from 8 on, where it is given as 0."""
-    bounded = np.minimum(x, 8.0)
-    ratio = np.polyval(_P, bounded) / np.polyval(_Q, bounded)
-    return np.where(x >= 8, 0.0, np.exp(-bounded * bounded) * ratio)
-
-
-def _erf_middle(x: Array) -> Array:
-    """erf for |x| < 1."""
-    z = x * x
-    return x * np.polyval(_T, z) / np.polyval(_U, z)
-
-
 def erf(x: Array) -> Array:
     """The error function, to double precision within 1e-14."""
     wide = np.asarray(x, dtype=np.float64)
     size = np.abs(wide)
-    tail = np.copysign(1 - _erfc_tail(np.maximum(size, 1)), wide)
-    return np.where(
-        np.isnan(wide), wide, np.where(size < 1, _erf_middle(np.clip(wide, -1, 1)), tail)
-    )
+    result = np.asarray(np.copysign(1.0, wide))  # for what lies beyond 6
+    middle = size < 1
+    inner = wide[middle]
+    z = inner * inner
+    result[middle] = inner * np.polyval(_T, z) / np.polyval(_U, z)
+    tail = (size >= 1) & (size < 6)
+    outer = size[tail]
+    rest = np.exp(-outer * outer) * np.polyval(_P, outer) / np.polyval(_Q, outer)
+    result[tail] = np.copysign(1 - rest, wide[tail])
+    return np.where(np.isnan(wide), wide, result)
 
 
 def gelu(x: Array, approximate: str = "none") -> Array:

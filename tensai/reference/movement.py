@@ -21,9 +21,9 @@ def strided_copy(
 
 def embed(table: Array, indices: Array) -> Array:
     """Rows of the table; NaN (0 for integers) where an index is out of range."""
-    rows = table.shape[0]
-    wrong = (indices < 0) | (indices >= rows)
-    found = table[np.where(wrong, 0, indices)]
-    if wrong.any():
-        found[wrong] = np.nan if table.dtype.kind == "f" else 0
+    right = (indices >= 0) & (indices < table.shape[0])
+    found = np.full(
+        (*indices.shape, table.shape[1]), np.nan if table.dtype.kind == "f" else 0, table.dtype
+    )
+    found[right] = table[indices[right]]
     return found

@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 def softmax(x: Array, axis: int = -1) -> Array:
     """exp(x) over its sum; a row whose every element is -inf gives zeros."""
     wide = x.astype(np.float64)
-    largest = wide.max(axis=axis, keepdims=True)
+    largest = wide.max(axis=axis, keepdims=True, initial=-np.inf)
     weights = np.exp(wide - np.where(np.isneginf(largest), 0, largest))
     sums = weights.sum(axis=axis, keepdims=True)
     return weights / np.where(sums == 0, 1, sums)
@@ -21,7 +21,7 @@ def softmax(x: Array, axis: int = -1) -> Array:
 def log_softmax(x: Array, axis: int = -1) -> Array:
     """log(softmax(x)); a row whose every element is -inf stays so."""
     wide = x.astype(np.float64)
-    largest = wide.max(axis=axis, keepdims=True)
+    largest = wide.max(axis=axis, keepdims=True, initial=-np.inf)
     shifted = wide - np.where(np.isneginf(largest), 0, largest)
     sums = np.exp(shifted).sum(axis=axis, keepdims=True)
     return shifted - np.log(np.where(sums == 0, 1, sums))
@@ -30,6 +30,8 @@ def log_softmax(x: Array, axis: int = -1) -> Array:
 def layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> Array:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis."""
     wide = x.astype(np.float64)
+    if wide.size == 0:
+        return wide
     centred = wide - wide.mean(axis=-1, keepdims=True)
     variance = np.square(centred).mean(axis=-1, keepdims=True)
     return centred / np.sqrt(variance + eps) * weight + bias
