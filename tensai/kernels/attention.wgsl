@@ -31,9 +31,10 @@ var<params> params: Params;
 // A position that a query does not see scores minus infinity; any other score is at least this.
 const LOWEST: f32 = -3.4028234e38;
 
-var<workgroup> query: array<f32, {{BQ_DIM}}>;
-var<workgroup> total: array<f32, {{BQ_DIM}}>;
-var<workgroup> tile: array<f32, {{BK_DIM}}>;
+// Rows of four-element vectors; a head's last vector is filled up with zeros.
+var<workgroup> query: array<vec4<f32>, {{BQ_VECTORS}}>;
+var<workgroup> total: array<vec4<f32>, {{BQ_VECTORS}}>;
+var<workgroup> tile: array<vec4<f32>, {{BK_VECTORS}}>;
 var<workgroup> weights: array<f32, {{BQ_BK}}>;
 var<workgroup> row_max: array<f32, {{BQ}}>;
 var<workgroup> row_sum: array<f32, {{BQ}}>;
@@ -71,14 +72,20 @@ fn main(
     let q_base = batch * params.queries * width + head * dim;
     let kv_base = batch * params.kv_rows * kv_width + kv_head * dim;
 
-    for (var i = lane; i < {{BQ}}u * dim; i += 64u) {
-        let row = first + i / dim;
-        var value = 0.0;
+    let vectors = (dim + 3u) / 4u;
+    for (var i = lane; i < {{BQ}}u * vectors; i += 64u) {
+        let row = first + i / vectors;
+        let d = i % vectors * 4u;
+        var value = vec4<f32>();
         if (row < params.queries) {
-            value = q[q_base + row * width + i % dim] * params.scale;
+            let at = q_base + row * width + d;
+            value.x = q[at];
+            if (d + 1u < dim) { value.y = q[at + 1u]; }
+            if (d + 2u < dim) { value.z = q[at + 2u]; }
+            if (d + 3u < dim) { value.w = q[at + 3u]; }
         }
-        query[i] = value;
-        total[i] = 0.0;
+        query[i] = value * params.scale;
+        total[i] = vec4<f32>();
     }
     if (lane < {{BQ}}u) {
         row_max[lane] = LOWEST;
@@ -98,8 +105,14 @@ fn main(
     for (var base = start; base < end; base += {{BK}}u) {
         let count = min({{BK}}u, end - base);
         workgroupBarrier();
-        for (var i = lane; i < count * dim; i += 64u) {
-            tile[i] = k[kv_base + (base + i / dim) * kv_width + i % dim];
+        for (var i = lane; i < count * vectors; i += 64u) {
+            let d = i % vectors * 4u;
+            let at = kv_base + (base + i / vectors) * kv_width + d;
+            var value = vec4<f32>(k[at], 0.0, 0.0, 0.0);
+            if (d + 1u < dim) { value.y = k[at + 1u]; }
+            if (d + 2u < dim) { value.z = k[at + 2u]; }
+            if (d + 3u < dim) { value.w = k[at + 3u]; }
+            tile[i] = value;
         }
         workgroupBarrier();
         for (var i = lane; i < {{BQ}}u * {{BK}}u; i += 64u) {
@@ -107,10 +120,11 @@ fn main(
             let column = i % {{BK}}u;
             var score = -infinity();
             if (column < count && sees(first + row, base + column)) {
-                score = 0.0;
-                for (var d = 0u; d < dim; d++) {
-                    score = fma(query[row * dim + d], tile[column * dim + d], score);
+                var products = vec4<f32>();
+                for (var d = 0u; d < vectors; d++) {
+                    products = fma(query[row * vectors + d], tile[column * vectors + d], products);
                 }
+                score = products.x + products.y + products.z + products.w;
 #if MASK
                 let at = batch * params.mask_batch + head * params.mask_head
                     + (first + row) * params.mask_query + (base + column) * params.mask_position;
@@ -148,29 +162,41 @@ fn main(
             row_sum[lane] = sum;
             row_scale[lane] = scale;
         }
-        for (var i = lane; i < count * dim; i += 64u) {
-            tile[i] = v[kv_base + (base + i / dim) * kv_width + i % dim];
+        for (var i = lane; i < count * vectors; i += 64u) {
+            let d = i % vectors * 4u;
+            let at = kv_base + (base + i / vectors) * kv_width + d;
+            var value = vec4<f32>(v[at], 0.0, 0.0, 0.0);
+            if (d + 1u < dim) { value.y = v[at + 1u]; }
+            if (d + 2u < dim) { value.z = v[at + 2u]; }
+            if (d + 3u < dim) { value.w = v[at + 3u]; }
+            tile[i] = value;
         }
         workgroupBarrier();
-        for (var i = lane; i < {{BQ}}u * dim; i += 64u) {
-            let row = i / dim;
+        for (var i = lane; i < {{BQ}}u * vectors; i += 64u) {
+            let row = i / vectors;
             var sum = total[i] * row_scale[row];
             for (var c = 0u; c < count; c++) {
                 let weight = weights[row * {{BK}}u + c];
                 // What is hidden stays out even where v holds NaN.
                 if (weight != 0.0) {
-                    sum = fma(weight, tile[c * dim + i % dim], sum);
+                    sum = fma(vec4<f32>(weight), tile[c * vectors + i % vectors], sum);
                 }
             }
             total[i] = sum;
         }
     }
     workgroupBarrier();
-    for (var i = lane; i < {{BQ}}u * dim; i += 64u) {
-        let row = i / dim;
+    for (var i = lane; i < {{BQ}}u * vectors; i += 64u) {
+        let row = i / vectors;
+        let d = i % vectors * 4u;
         if (first + row < params.queries) {
             let sum = row_sum[row];
-            out[q_base + (first + row) * width + i % dim] = select(total[i] / sum, 0.0, sum == 0.0);
+            let value = select(total[i] / sum, vec4<f32>(), sum == 0.0);
+            let at = q_base + (first + row) * width + d;
+            out[at] = value.x;
+            if (d + 1u < dim) { out[at + 1u] = value.y; }
+            if (d + 2u < dim) { out[at + 2u] = value.z; }
+            if (d + 3u < dim) { out[at + 3u] = value.w; }
         }
     }
 }

@@ -1,21 +1,7 @@
 // Batched a @ b. A workgroup computes a {{BM}} x {{BN}} tile of one product in steps of {{BK}}
 // along k, a thread {{TM}} x {{TN}} elements of it, held in named variables: arrays indexed in a loop
 // end up in memory.
-
-struct Params {
-    m: u32,
-    n: u32,
-    k: u32,
-    tiles_m: u32,
-    tiles_n: u32,
-    batches: u32,
-    rank: u32,  // batch axes, innermost first
-    unused: u32,
-    shape: array<vec4<u32>, 2>,
-    stride_a: array<vec4<u32>, 2>,
-    stride_b: array<vec4<u32>, 2>,
-}
-var<params> params: Params;
+#include matmul_params
 
 @group(0) @binding(0) var<storage, read> a: array<{{A_ELEMENT}}>;
 @group(0) @binding(1) var<storage, read> b: array<{{B_ELEMENT}}>;
@@ -89,16 +75,7 @@ fn main(
     let first_row = (number % tiles / params.tiles_n) * {{BM}}u;
     let first_column = (number % params.tiles_n) * {{BN}}u;
 
-    var base_a = 0u;
-    var base_b = 0u;
-    var rest = batch;
-    for (var axis = 0u; axis < params.rank; axis++) {
-        let length = params.shape[axis >> 2u][axis & 3u];
-        let coordinate = rest % length;
-        rest = rest / length;
-        base_a += coordinate * params.stride_a[axis >> 2u][axis & 3u];
-        base_b += coordinate * params.stride_b[axis >> 2u][axis & 3u];
-    }
+    let offsets = batch_offsets(batch);
 
     let thread_row = lane / {{THREADS_N}}u;
     let thread_column = lane % {{THREADS_N}}u;
@@ -109,11 +86,11 @@ fn main(
             let k = i / {{BM_4}}u;
             let vector = i % {{BM_4}}u;
             tile_a[k * {{A_STRIDE}}u + vector] =
-                load_a(base_a, first_k + k, params.k, first_row + vector * 4u, params.m);
+                load_a(offsets.x, first_k + k, params.k, first_row + vector * 4u, params.m);
 #else
             let row = i / {{BK_4}}u;
             let k = i % {{BK_4}}u * 4u;
-            let value = load_a(base_a, first_row + row, params.m, first_k + k, params.k);
+            let value = load_a(offsets.x, first_row + row, params.m, first_k + k, params.k);
             let at = k * {{A_STRIDE}}u + row / 4u;
             tile_a[at][row & 3u] = value.x;
             tile_a[at + {{A_STRIDE}}u][row & 3u] = value.y;
@@ -125,7 +102,7 @@ fn main(
 #if TRANSPOSE_B
             let column = i / {{BK_4}}u;
             let k = i % {{BK_4}}u * 4u;
-            let value = load_b(base_b, first_column + column, params.n, first_k + k, params.k);
+            let value = load_b(offsets.y, first_column + column, params.n, first_k + k, params.k);
             let at = k * {{B_STRIDE}}u + column / 4u;
             tile_b[at][column & 3u] = value.x;
             tile_b[at + {{B_STRIDE}}u][column & 3u] = value.y;
@@ -135,7 +112,7 @@ fn main(
             let k = i / {{BN_4}}u;
             let vector = i % {{BN_4}}u;
             tile_b[k * {{B_STRIDE}}u + vector] =
-                load_b(base_b, first_k + k, params.k, first_column + vector * 4u, params.n);
+                load_b(offsets.y, first_k + k, params.k, first_column + vector * 4u, params.n);
 #endif
         }
         workgroupBarrier();

@@ -73,13 +73,13 @@ class BertConfig:
 
 
 class Linear(NamedTuple):
-    """x weight^T + bias; the weight is (outputs, inputs), as files have it."""
+    """x weight + bias; the weight is (inputs, outputs), which products read fastest."""
 
     weight: Tensor
     bias: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x.matmul_t(self.weight) + self.bias
+        return x @ self.weight + self.bias
 
 
 class Norm(NamedTuple):
@@ -178,7 +178,7 @@ class _Parameters:
     def linear(self, name: str, outputs: int, inputs: int) -> Linear:
         weight = self.read(f"{name}.weight", outputs, inputs)
         bias = self.read(f"{name}.bias", outputs)
-        return Linear(self.device.upload(weight), self.device.upload(bias))
+        return Linear(self.device.upload(weight.T), self.device.upload(bias))
 
     def norm(self, name: str, length: int, eps: float) -> Norm:
         weight = self.read(f"{name}.LayerNorm.weight", length)

@@ -28,8 +28,8 @@ def _plan(job: Job) -> None:
         "BQ": queries,
         "BK": positions,
         "DIM": largest,
-        "BQ_DIM": queries * largest,
-        "BK_DIM": positions * largest,
+        "BQ_VECTORS": queries * largest // 4,
+        "BK_VECTORS": positions * largest // 4,
         "BQ_BK": queries * positions,
         "MASK": masked,
         "MASK_BOOL": masked and job.inputs[3].dtype == bool_,
@@ -62,7 +62,7 @@ def _plan(job: Job) -> None:
 def _probes() -> list[Probe]:
     rng = np.random.default_rng(19)
     made = []
-    for dim, mask in itertools.product((20, 60, 100, 200), ("none", "bool", "add")):
+    for dim, mask in itertools.product((21, 60, 102, 199), ("none", "bool", "add")):
         q = rng.normal(0, 1, (2, 19, 4 * dim)).astype(np.float32)
         k, v = rng.normal(0, 1, (2, 2, 45, 2 * dim)).astype(np.float32)
         v[:, 41:] = np.nan  # beyond kv_length

@@ -101,13 +101,14 @@ class Tile:
 LARGE = Tile(bm=128, bn=128, bk=16, tm=8, tn=8)
 MEDIUM = Tile(bm=64, bn=64, bk=16, tm=4, tn=8)
 SMALL = Tile(bm=32, bn=32, bk=32, tm=4, tn=4)
+DIRECT = Tile(bm=32, bn=64, bk=0, tm=8, tn=8)
 
 
 def _plan(tile: Tile, job: Job) -> None:
     a, b = job.inputs
     out = job.outputs[0]
     facts = job.facts
-    m, n, k, batch = facts["m"], facts["n"], facts["k"], facts["batch"]
+    m, n, k = facts["m"], facts["n"], facts["k"]
     transpose_a, transpose_b = job.arguments["transpose_a"], job.arguments["transpose_b"]
     element = WGSL[a.dtype]
     vector_a = (m if transpose_a else k) % 4 == 0
@@ -126,17 +127,68 @@ def _plan(tile: Tile, job: Job) -> None:
         "B_ELEMENT": f"vec4<{element}>" if vector_b else element,
         "OUT_ELEMENT": f"vec4<{element}>" if n % 4 == 0 else element,
     }
-    matrix_a, matrix_b = m * k, k * n
+    job.step("matmul", values, [a, b, out], *_params(job, tile))
+
+
+def _params(job: Job, tile: Tile) -> tuple[bytes, int]:
+    """The parameters of matmul_params.wgsl and the number of workgroups."""
+    facts = job.facts
+    m, n, k, batch = facts["m"], facts["n"], facts["k"], facts["batch"]
     strides = [
         tuple(step * matrix for step in rules.broadcast_strides(shape, batch))
-        for shape, matrix in ((facts["batch_a"], matrix_a), (facts["batch_b"], matrix_b))
+        for shape, matrix in ((facts["batch_a"], m * k), (facts["batch_b"], k * n))
     ]
     lengths, steps = merge_axes(batch, strides)
     rows = [tuple(row) + (0,) * (MAX_AXES - len(row)) for row in (lengths, *steps)]
     batches = math.prod(batch)
     tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
     params = pack(m, n, k, tiles_m, tiles_n, batches, len(lengths), 0, *rows)
-    job.step("matmul", values, [a, b, out], params, batches * tiles_m * tiles_n)
+    return params, batches * tiles_m * tiles_n
+
+
+def _direct(job: Job) -> None:
+    """The kernel without workgroup memory; `DIRECT` says what a thread computes."""
+    rows, vectors = DIRECT.tm, DIRECT.tn // 4
+    names = list(itertools.product(range(rows), range(vectors)))
+    declare = [f"    var sum_{row}_{v} = vec4<f32>();" for row, v in names]
+    declare += [
+        f"    let row_{row} = offsets.x + min(row + {row}u, params.m - 1u) * width_a;"
+        for row in range(rows)
+    ]
+    declare += [
+        f"    let column_{v} = min(column / 4u + {v}u, width_b - 1u);" for v in range(vectors)
+    ]
+    multiply = [f"        let a_{row} = a[row_{row} + k];" for row in range(rows)]
+    for part in range(4):
+        multiply.append(f"        let line_{part} = offsets.y + (k * 4u + {part}u) * width_b;")
+        for v in range(vectors):
+            multiply.append(f"        let b_{part}_{v} = b[line_{part} + column_{v}];")
+        for row, v in names:
+            left = f"vec4<f32>(a_{row}.{'xyzw'[part]})"
+            multiply.append(f"        sum_{row}_{v} = fma({left}, b_{part}_{v}, sum_{row}_{v});")
+    store = [
+        f"    if (row + {row}u < params.m && column + {4 * v}u < params.n) "
+        f"{{ out[base + (row + {row}u) * width_b + column / 4u + {v}u] = sum_{row}_{v}; }}"
+        for row, v in names
+    ]
+    values = {
+        "BM": DIRECT.bm,
+        "BN": DIRECT.bn,
+        "TM": DIRECT.tm,
+        "TN": DIRECT.tn,
+        "LANES": DIRECT.lanes,
+        "THREADS_N": DIRECT.bn // DIRECT.tn,
+        "DECLARE": "\n".join(declare),
+        "MULTIPLY": "\n".join(multiply),
+        "STORE": "\n".join(store),
+    }
+    job.step("matmul_direct", values, [*job.inputs, *job.outputs], *_params(job, DIRECT))
+
+
+def _fits_direct(job: Job) -> bool:
+    plain = not (job.arguments["transpose_a"] or job.arguments["transpose_b"])
+    aligned = job.facts["k"] % 4 == 0 and job.facts["n"] % 4 == 0
+    return plain and aligned and job.inputs[0].dtype == f32
 
 
 def _kernel(name: str, tile: Tile, enough: int) -> Kernel:
@@ -182,6 +234,12 @@ def _probes() -> list[Probe]:
 
 @operation(
     kernels=[
+        Kernel(
+            "matmul_direct",
+            _direct,
+            fits=_fits_direct,
+            worth=lambda job: bool(job.device.info.software),
+        ),
         _kernel("matmul_large", LARGE, 256),
         _kernel("matmul_medium", MEDIUM, 128),
         _kernel("matmul_small", SMALL, 0),
