@@ -60,7 +60,8 @@ def host_array(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     """`data` as a C-contiguous array of one of DTYPES, converted without losing a value silently.
 
     float64 becomes float32; integers of other widths become int32 or uint32, and a value that does
-    not fit raises OverflowError. Complex, object, string and date arrays raise DTypeError.
+    not fit raises OverflowError. Floats become integers toward zero, saturating. Complex, object,
+    string and date arrays raise DTypeError.
     """
     try:
         array = np.asarray(data)
@@ -85,6 +86,9 @@ def host_array(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
                 f"{low if low < limits.min else high} does not fit {wanted} "
                 f"({limits.min} to {limits.max}); cast the array, or use float32"
             )
+    if native.kind == "f" and wanted.kind in "iu":  # as astype() does it on a device
+        limits = np.iinfo(wanted)
+        array = np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), limits.min, limits.max)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(array, dtype=wanted).reshape(array.shape)
 

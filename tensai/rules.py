@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from .errors import DTypeError, ShapeError
 
@@ -38,10 +41,16 @@ def broadcast_strides(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[
     )
 
 
+def integer(name: str, what: str, value: Any) -> int:
+    """A Python int from one or from a NumPy integer; ShapeError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ShapeError(f"[{name}] expected an integer for {what}, but got {value!r}")
+    return int(value)
+
+
 def axis_index(name: str, axis: int, rank: int) -> int:
     """A non-negative axis, from one counted from either end."""
-    if not isinstance(axis, int) or isinstance(axis, bool):
-        raise ShapeError(f"[{name}] expected an integer axis, but got {axis!r}")
+    axis = integer(name, "an axis", axis)
     if not -rank <= axis < rank:
         raise ShapeError(
             f"[{name}] expected an axis from {-rank} to {rank - 1} for {rank} axes, but got {axis}"
@@ -65,10 +74,7 @@ def reshape(shape: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...]:
     size = math.prod(shape)
     lengths = []
     for length in wanted:
-        try:
-            lengths.append(int(length.__index__()))
-        except AttributeError:
-            raise ShapeError(f"[reshape] expected integers, but got {tuple(wanted)}") from None
+        lengths.append(integer("reshape", "a length", length))
     unknown = [axis for axis, length in enumerate(lengths) if length == -1]
     known = math.prod(length for length in lengths if length != -1)
     if len(unknown) > 1 or any(length < -1 for length in lengths):

@@ -12,7 +12,7 @@ import wgpu_native_py as wgpu
 from wgpu_native_py.pipeline import bindings
 
 from .dtypes import f32
-from .errors import DTypeError, KernelError, LimitExceededError
+from .errors import DeviceMismatchError, DTypeError, KernelError, LimitExceededError
 from .operation import pack
 from .tensor import Tensor
 
@@ -40,7 +40,9 @@ def run(
     tensors: list[Any] = [*read, *written]
     for tensor in tensors:
         if tensor.device is not device:
-            raise KernelError("[run] expected tensors of this device")
+            raise DeviceMismatchError(
+                f"[run] expected tensors of {device.name}, but got one of {tensor.device.name}"
+            )
     shared = {id(tensor.storage) for tensor in read} & {id(tensor.storage) for tensor in written}
     if shared:
         raise KernelError(
@@ -48,10 +50,12 @@ def run(
             "among the outputs only"
         )
     data = _params(params)
+    if data:
+        # A uniform on every device: the library then refuses params that the struct is larger than.
+        wgsl = _PARAMS.sub(f"@group(0) @binding({len(tensors)}) var<uniform>", wgsl)
     found = bindings(wgsl)
-    if data and not _PARAMS.search(wgsl):
+    if data:
         tensors.append(_uniform(device, found, len(tensors), data))
-        data = b""
     if [number for number, _ in found] != list(range(len(tensors))):
         raise KernelError(
             f"[run] {len(read)} inputs and {len(written)} outputs take bindings 0 to "
@@ -65,8 +69,8 @@ def run(
         raise LimitExceededError(f"[run] expected 1 to 3 workgroup counts, but got {workgroups}")
     x, y, z = (*counts, 1, 1)[:3]
     with device.lock:
-        pipeline = device.native.create_pipeline(wgsl, params_size=len(data), label="run")
-        dispatch = pipeline.dispatch((x, y, z), data)
+        pipeline = device.native.create_pipeline(wgsl, label="run")
+        dispatch = pipeline.dispatch((x, y, z))
         device.submit()
         encoder = wgpu.CommandEncoder(device.native)
         buffers = [
@@ -104,7 +108,11 @@ def _params(params: Any) -> bytes:
         data = params.tobytes()
     else:
         values = params if isinstance(params, (tuple, list)) else [params]
-        data = pack(*(v.item() if isinstance(v, np.generic) else v for v in values))
+        plain = [v.item() if isinstance(v, np.generic) else v for v in values]
+        for value in plain:
+            if isinstance(value, int) and not -(2**31) <= value < 2**32:
+                raise OverflowError(f"[run] {value} among params fits neither i32 nor u32")
+        data = pack(*plain)
     return data + bytes(-len(data) % 4)
 
 

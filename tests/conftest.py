@@ -12,6 +12,7 @@ import os
 from collections.abc import Generator, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tensai
@@ -60,6 +61,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
+@pytest.fixture(autouse=True)
+def _logger_as_it_was() -> Iterator[None]:
+    """Commands that run inside a test may quieten the logger; later tests must hear it."""
+    logger = logging.getLogger("tensai")
+    level = logger.level
+    yield
+    logger.setLevel(level)
+
+
 @pytest.fixture(scope="session")
 def gpu() -> Iterator[tensai.Device]:
     """The device that tensai.open() chooses; in CI it must be the software one that is pinned."""
@@ -82,3 +92,21 @@ def cpu() -> Iterator[tensai.Device]:
 def dev(request: pytest.FixtureRequest) -> tensai.Device:
     """The GPU device, then the NumPy device: they must not differ."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def still_works(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After the errors of a test its device computes as before, on tensors from before."""
+    name = next((name for name in ("dev", "gpu") if name in request.fixturenames), None)
+    if name is None:
+        yield
+        return
+    device = request.getfixturevalue(name)
+    values = np.arange(217, dtype=np.float32).reshape(31, 7)
+    kept = device.upload(values)
+    pending = kept * 2
+    yield
+    assert np.array_equal(kept.download(), values)
+    assert np.array_equal(pending.download(), values * 2)
+    assert np.array_equal((kept + pending).download(), values * 3)
+    device.synchronize()

@@ -70,10 +70,33 @@ def test_indexing_copies(dev: tensai.Device) -> None:
     same(part + 1, wide(x[1]) + 1, 1e-7, each=True)
 
 
-@pytest.mark.parametrize("index", [4, -5, (0, 5), (0, 0, 0), (..., ...), [0, 1], 1.0, "x", True])
+@pytest.mark.parametrize(
+    "index",
+    [
+        4,
+        -5,
+        (0, 5),
+        (0, 0, 0),
+        (..., ...),
+        [0, 1],
+        1.0,
+        "x",
+        True,
+        np.array([0, 1]),
+        np.ones(4) > 0,
+    ],
+    ids=str,
+)
 def test_wrong_indices(dev: tensai.Device, index: Any) -> None:
     with pytest.raises(IndexError):
         dev.zeros((4, 5))[index]
+
+
+def test_tensors_are_no_indices(dev: tensai.Device) -> None:
+    t = dev.zeros((4, 5))
+    for index in (t > 0, dev.upload([0, 1]), dev.upload(1.0), dev.upload(True)):
+        with pytest.raises(IndexError, match="take"):
+            t[index]
 
 
 def test_indexing_many_axes(dev: tensai.Device) -> None:
@@ -85,6 +108,16 @@ def test_indexing_many_axes(dev: tensai.Device) -> None:
     same(t.permute(7, 0, 6, 1, 5, 2, 4, 3), x.transpose(7, 0, 6, 1, 5, 2, 4, 3))
 
 
+def test_indexing_many_elements(dev: tensai.Device) -> None:
+    # About as many as a device takes workgroups of 256 in one dimension.
+    x = np.arange(65_535 * 256 + 1, dtype=i32)
+    t = dev.upload(x)
+    for part in (x[::-1], x[:0:-1], x[-2::-1]):
+        start = int(part[0])
+        stop = None if part[-1] == 0 else int(part[-1]) - 1
+        assert np.array_equal(t[start:stop:-1].download(), part)
+
+
 def test_reshape(dev: tensai.Device) -> None:
     x = numbers((4, 3, 10))
     t = dev.upload(x)
@@ -93,7 +126,7 @@ def test_reshape(dev: tensai.Device) -> None:
         same(t.reshape(shape), x.reshape(shape))
         same(t.reshape(list(shape)), x.reshape(shape))
     same(t.reshape(np.int64(8), 15), x.reshape(8, 15))
-    for wrong in ((7,), (-1, 7), (-1, -1), (-2, 60), (121,), (0, -1), (2.0, 60)):
+    for wrong in ((7,), (-1, 7), (-1, -1), (-2, 60), (121,), (0, -1), (2.0, 60), np.array([2, 60])):
         with pytest.raises(tensai.ShapeError):
             t.reshape(wrong)
     one = dev.upload(5.0)
@@ -117,6 +150,7 @@ def test_permute(dev: tensai.Device) -> None:
                     same(t.permute([i - len(shape) for i in order]), x.transpose(order))
     x = numbers((130, 257))
     same(dev.upload(x).T, x.T)
+    same(dev.upload(x).permute(np.int64(1), np.int64(-2)), x.T)
     same(dev.upload(x).T @ dev.upload(x), wide(x).T @ wide(x), 2e-5)
     for wrong in ((0,), (0, 0), (0, 2), (0, 1, 2), (0.5, 1)):
         with pytest.raises(tensai.ShapeError):

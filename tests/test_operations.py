@@ -226,6 +226,8 @@ def test_signs_of_zero(dev: tensai.Device) -> None:
     assert np.signbit(zeros.copy().download()).tolist() == [False, True]
     same(1 / zeros, [np.inf, -np.inf])
     same(1 / (zeros * -2.0), [-np.inf, np.inf])
+    same(1 / (dev.ones(1) * 0.0), [np.inf])
+    same(1 / (dev.ones(1) * -0.0), [-np.inf])
 
 
 # Functions of one number ------------------------------------------------------------------------

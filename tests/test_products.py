@@ -250,7 +250,7 @@ def test_attention_over_a_cache(dev: tensai.Device) -> None:
 
 
 def test_attention_window(dev: tensai.Device) -> None:
-    for window in (1, 2, 16, 33, 1000):
+    for window in (1, 2, 16, 33, 1000, 2**31 - 1, 2**32 + 1):
         for queries, rows in ((40, 40), (3, 70), (50, 20)):
             q, k, v = qkv((), queries, rows, 2, 8)
             check_attention(dev, q, k, v, heads=2, window=window, causal=True)

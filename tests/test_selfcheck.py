@@ -29,7 +29,7 @@ struct Params { length: u32 }
 var<params> params: Params;
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
-var<{{SPACE}}> partial: array<f32, 256>;
+var<{{SPACE}}> partial: array<f32, {{ROOM}}>;
 @compute @workgroup_size({{LANES}})
 fn main(@builtin(local_invocation_index) lane: u32) {
     var total = 0.0;
@@ -51,7 +51,13 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     }
 }
 """
-RIGHT = {"SPACE": "workgroup", "LANES": "256", "LENGTH": "params.length", "LAST": ""}
+RIGHT = {
+    "SPACE": "workgroup",
+    "ROOM": "256",
+    "LANES": "256",
+    "LENGTH": "params.length",
+    "LAST": "",
+}
 NOT_A_NUMBER = "var bits = 0x7fc00000u; result = bitcast<f32>(bits);"
 BROKEN = {
     "private memory": ({"SPACE": "private"}, "gave 16.0 where 4096.0 was expected"),
@@ -60,6 +66,7 @@ BROKEN = {
     "not a number": ({"LAST": NOT_A_NUMBER}, "gave nan where 4096.0 was expected"),
     "does not compile": ({"LAST": "result = nonsense;"}, "nonsense"),
     "refused pipeline": ({"LANES": "65536"}, "refused"),
+    "too much memory": ({"ROOM": "30000000"}, "refused"),
 }
 numbers = itertools.count()
 
@@ -217,6 +224,19 @@ def test_a_source_without_a_probe_is_not_used(
     assert operation(device.upload(np.ones(5000, f32))).item() == 5000
     (message,) = warnings_of(caplog)
     assert "has no probe for this use" in message
+
+
+@pytest.mark.fallback_expected
+def test_a_dispatch_beyond_the_limits(device: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def plan(job: Job) -> None:
+        operands = [*job.inputs, *job.outputs]
+        job.step(SUM, RIGHT, operands, pack(job.inputs[0].size), (1 << 20, 1, 1))
+
+    operation = summing(Kernel("many", plan))
+    assert operation(device.upload(np.ones(70, f32))).item() == 70
+    (message,) = warnings_of(caplog)
+    assert "kernel many" in message
+    assert "refused" in message
 
 
 @pytest.mark.fallback_expected

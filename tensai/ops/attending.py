@@ -49,7 +49,7 @@ def _plan(job: Job) -> None:
         facts["kv_heads"],
         dim,
         int(bool(arguments["causal"])),
-        arguments["window"] or 0,
+        facts["window"],
         float(facts["scale"]),
         *mask_strides,
         facts["batch"],
@@ -110,7 +110,8 @@ def attention(
     batch = q.shape[0] if len(q.shape) == 3 else 1
     if len(q.shape) == 3 and k.shape[0] != batch:
         raise ShapeError(f"[attention] expected one batch, but got {q.shape} and {k.shape}")
-    kv_heads = heads if kv_heads is None else kv_heads
+    heads = rules.integer("attention", "heads", heads)
+    kv_heads = heads if kv_heads is None else rules.integer("attention", "kv_heads", kv_heads)
     if heads < 1 or kv_heads < 1 or heads % kv_heads:
         raise ShapeError(
             f"[attention] expected kv_heads to divide heads, but got {kv_heads} and {heads}"
@@ -129,10 +130,10 @@ def attention(
     if dim > WIDEST:
         raise ShapeError(f"[attention] expected heads of at most {WIDEST}, but got {dim}")
     queries, rows = q.shape[-2], k.shape[-2]
-    valid = rows if kv_length is None else kv_length
+    valid = rows if kv_length is None else rules.integer("attention", "kv_length", kv_length)
     if not 0 <= valid <= rows:
         raise ShapeError(f"[attention] expected kv_length from 0 to {rows}, but got {valid}")
-    if window is not None and window < 1:
+    if window is not None and rules.integer("attention", "window", window) < 1:
         raise ShapeError(f"[attention] expected a window of at least 1, but got {window}")
     facts = {
         "batch": batch,
@@ -142,6 +143,7 @@ def attention(
         "heads": heads,
         "kv_heads": kv_heads,
         "dim": dim,
+        "window": min(window or 0, queries + rows),  # a wider one hides nothing either
         "scale": 1 / math.sqrt(max(dim, 1)) if scale is None else scale,
     }
     cast: tuple[np.dtype, ...] = (f32, f32, f32)

@@ -6,6 +6,7 @@ Tensors are contiguous, so all but reshape copy; the copies are one operation, `
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,14 @@ def strided_copy(
     x: Spec, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0
 ) -> Result:
     """A tensor of `shape` whose element at an index is x's at offset + index . strides, counted in
-    elements of x as one row. The caller keeps the reads inside x."""
+    elements of x as one row. ShapeError if that leaves x."""
+    ends = [step * (length - 1) for length, step in zip(shape, strides, strict=True)]
+    first = offset + sum(end for end in ends if end < 0)
+    last = offset + sum(end for end in ends if end > 0)
+    if math.prod(shape) and not 0 <= first <= last < x.size:
+        raise ShapeError(
+            f"[strided_copy] elements {first} to {last} were asked for of a tensor of {x.size}"
+        )
     through = f32 if x.dtype == f16 else x.dtype
     return Result((Spec(shape, through),), (through,), f16 if x.dtype == f16 else None)
 
@@ -133,12 +141,15 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
 
 def _position(entry: Any, length: int, axis: int) -> int:
-    if isinstance(entry, (bool, np.bool_)) or not hasattr(entry, "__index__"):
+    try:
+        if isinstance(entry, (bool, np.bool_)):
+            raise TypeError
+        position = operator.index(entry)
+    except (TypeError, ShapeError):  # ShapeError: a tensor of several elements
         raise IndexError(
             f"a tensor is indexed with integers, slices, ... and None, not {type(entry).__name__}; "
             "use take() for arrays of indices and where() for masks"
-        )
-    position: int = entry.__index__()
+        ) from None
     if not -length <= position < length:
         raise IndexError(f"index {position} is out of range for axis {axis} of length {length}")
     return position % length

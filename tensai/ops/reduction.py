@@ -249,6 +249,8 @@ def argmax(x: Spec, axis: int | None = None, keepdims: bool = False) -> Result:
 
     The first NaN counts as the largest.
     """
+    if axis is not None:
+        axis = rules.axis_index("argmax", axis, len(x.shape))
     _not_empty("argmax", x, axis)
     dtype = _accumulator(x.dtype)
     result = _rule("argmax", x, axis, keepdims, dtype, None)
