@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -164,7 +165,7 @@ class Device(ABC):
         """
         if type(value) is Tensor:
             return value
-        if isinstance(value, (bool, int, float)):
+        if type(value) in (bool, int, float):  # NumPy's scalars have a dtype of their own
             return self._scalar(value, like)
         return self.upload(value)
 
@@ -176,7 +177,7 @@ class Device(ABC):
             dtype = i32 if kind == "b" else like.dtype
         else:
             dtype = like.dtype if kind == "f" else f32
-        key = (type(value), value, dtype)
+        key = (type(value), value, math.copysign(1.0, value), dtype)  # 0.0 == -0.0
         tensor = self._scalars.get(key)
         if tensor is None or tensor._storage is None:
             if isinstance(value, int) and dtype in (i32, u32):
@@ -232,7 +233,7 @@ class Device(ABC):
         """Keep a plan for the next call of the same shapes."""
         if len(self.plans) >= PLANS_KEPT:
             for old in list(self.plans)[: PLANS_KEPT // 4]:
-                del self.plans[old]
+                self.plans.pop(old, None)  # another thread may have been here
         self.plans[key] = plan
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
+JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
 STAGING = 64 << 20  # bytes read back at a time
 
 
@@ -42,7 +43,7 @@ class GpuDevice(Device):
         self._encoder: wgpu.CommandEncoder | None = None
         self._held = 0  # how many batch() blocks are open
         self._apart = False  # recording beside pending work, whose memory must not be touched
-        self._pipelines: dict[tuple[str, int], wgpu.ComputePipeline] = {}
+        self._pipelines: dict[tuple[str, int, bool], wgpu.ComputePipeline] = {}
         self._staging: wgpu.Buffer | None = None
 
     def usable(self) -> None:
@@ -114,7 +115,11 @@ class GpuDevice(Device):
 
     def take(self, nbytes: int) -> Storage:
         """Memory that the next recorded dispatch may write."""
-        return self.pool.take(nbytes, unread=self._apart)
+        storage = self.pool.take(nbytes, unread=self._apart)
+        if self._apart:
+            # A kernel that writes nothing must not find the last one's right answer here.
+            self.native.queue.write(storage.buffer, JUNK * (storage.buffer.size // len(JUNK)))
+        return storage
 
     def allocate(self, spec: Spec) -> Storage:
         with self.lock:
@@ -182,16 +187,19 @@ class GpuDevice(Device):
         steps = []
         with self.lock:
             for step in job.steps:
-                pipeline = self._pipeline(step.source, len(step.params), step.label)
+                pipeline = self.pipeline(step.source, len(step.params), step.label, self.checked)
                 steps.append((pipeline.dispatch(step.groups, step.params), step.slots))
         return GpuPlan(self, steps, specs, result, job.scratch)
 
-    def _pipeline(self, source: str, params_size: int, label: str) -> wgpu.ComputePipeline:
-        key = (source, params_size)
+    def pipeline(
+        self, source: str, params_size: int, label: str, checked: bool
+    ) -> wgpu.ComputePipeline:
+        """A source compiled once."""
+        key = (source, params_size, checked)
         pipeline = self._pipelines.get(key)
         if pipeline is None:
             pipeline = self.native.create_pipeline(
-                source, params_size=params_size, label=label, checked=self.checked
+                source, params_size=params_size, label=label, checked=checked
             )
             self._pipelines[key] = pipeline
         return pipeline

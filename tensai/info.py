@@ -128,7 +128,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--check", action="store_true", help="check every kernel on the device")
     options = parser.parse_args(argv)
-    logging.getLogger("tensai").setLevel(logging.ERROR)  # the report says it all
+    logger = logging.getLogger("tensai")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # the report says it all
+    try:
+        return _run(options)
+    finally:
+        logger.setLevel(level)
+
+
+def _run(options: argparse.Namespace) -> int:
     report, device = gather()
     if not options.json:
         show(report)

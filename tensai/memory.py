@@ -45,6 +45,9 @@ class Pool:
         self._device = device  # wgpu_native_py.Device
         self._relieve = relieve  # submits pending work and waits, so that memory can go
         self._free: dict[int, list[tuple[Any, int]]] = {}
+        # The collector may finalize a tensor's storage and its buffer together: a buffer that is
+        # lent stays alive here, so that it can come back.
+        self._lent: dict[int, Any] = {}
         # Destructors run on any thread and at any time: they only append here.
         self._returned: deque[tuple[Any, int]] = deque()
         self.turn = 1
@@ -85,6 +88,7 @@ class Pool:
             buffer = self._create(size)
         else:
             self.pooled -= size
+        self._lent[id(buffer)] = buffer
         self.in_use += size
         if self.in_use > self.peak:
             self.peak = self.in_use
@@ -115,6 +119,7 @@ class Pool:
         while returned:
             buffer, turn = returned.popleft()
             size = buffer.size
+            del self._lent[id(buffer)]
             self.in_use -= size
             if self.pooled + size <= self.keep:
                 self._free.setdefault(size, []).append((buffer, turn))

@@ -273,6 +273,8 @@ class Operation:
         as_given = True  # no number or array had to become a tensor, no list a tuple
         for name, value in given.items():
             if name not in self.tensors:
+                if type(value) is Tensor:
+                    raise DTypeError(f"[{self.name}] {name} is a plain value, not a tensor")
                 arguments[name] = _plain(value)
                 as_given = as_given and arguments[name] is value
             elif value is None:

@@ -240,9 +240,13 @@ class Tensor:
         return self.invert()
 
     def __eq__(self, other: object) -> Any:
+        if other is None:
+            return False
         return self._binary("equal", other)
 
     def __ne__(self, other: object) -> Any:
+        if other is None:
+            return True
         return self._binary("not_equal", other)
 
     def __lt__(self, other: Any) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import wgpu_native_py as wgpu
 from wgpu_native_py.pipeline import bindings
 
-from .dtypes import f32
+from .dtypes import device_bytes, f32
 from .errors import DeviceMismatchError, DTypeError, KernelError, LimitExceededError
 from .operation import pack
 from .tensor import Tensor
@@ -37,7 +37,7 @@ def run(
     """
     read = [x if type(x) is Tensor else device.upload(x) for x in inputs]
     written = [_output(device, output) for output in outputs]
-    tensors: list[Any] = [*read, *written]
+    tensors = [*read, *written]
     for tensor in tensors:
         if tensor.device is not device:
             raise DeviceMismatchError(
@@ -54,28 +54,29 @@ def run(
         # A uniform on every device: the library then refuses params that the struct is larger than.
         wgsl = _PARAMS.sub(f"@group(0) @binding({len(tensors)}) var<uniform>", wgsl)
     found = bindings(wgsl)
-    if data:
-        tensors.append(_uniform(device, found, len(tensors), data))
-    if [number for number, _ in found] != list(range(len(tensors))):
-        raise KernelError(
-            f"[run] {len(read)} inputs and {len(written)} outputs take bindings 0 to "
-            f"{len(tensors) - 1}, but the kernel declares {[number for number, _ in found]}"
-        )
-    for number in range(len(read), len(read) + len(written)):
-        if found[number][1] != "read_write":
-            raise KernelError(f"[run] binding {number} is an output and must be read_write")
     counts = (workgroups,) if isinstance(workgroups, int) else tuple(workgroups)
     if not 1 <= len(counts) <= 3:
         raise LimitExceededError(f"[run] expected 1 to 3 workgroup counts, but got {workgroups}")
     x, y, z = (*counts, 1, 1)[:3]
+    buffers = [tensor.storage.buffer for tensor in tensors]
+    # The memory behind a tensor may be longer than the tensor; arrayLength() must not tell.
+    sizes = [device_bytes(tensor.size, tensor.dtype) for tensor in tensors]
+    if data:
+        buffers.append(_uniform(device, found, len(tensors), data))
+        sizes.append(buffers[-1].size)
+    if [number for number, _ in found] != list(range(len(buffers))):
+        raise KernelError(
+            f"[run] {len(read)} inputs and {len(written)} outputs take bindings 0 to "
+            f"{len(buffers) - 1}, but the kernel declares {[number for number, _ in found]}"
+        )
+    for number in range(len(read), len(tensors)):
+        if found[number][1] != "read_write":
+            raise KernelError(f"[run] binding {number} is an output and must be read_write")
     with device.lock:
-        pipeline = device.native.create_pipeline(wgsl, label="run")
-        dispatch = pipeline.dispatch((x, y, z))
+        pipeline = device.pipeline(wgsl, 0, "run", checked=True)
+        dispatch = pipeline.dispatch((x, y, z), sizes=sizes)
         device.submit()
         encoder = wgpu.CommandEncoder(device.native)
-        buffers = [
-            tensor.storage.buffer if type(tensor) is Tensor else tensor for tensor in tensors
-        ]
         encoder.dispatch(dispatch, buffers)
         try:
             encoder.submit()

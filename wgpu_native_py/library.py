@@ -53,7 +53,8 @@ def load(api: str | None = None, library: str | os.PathLike[str] | None = None) 
     """
     found = find_library(api, library)
     path = Path(found.path).resolve() if os.path.sep in str(found.path) else Path(found.path)
-    wanted = requested_api(api)
+    # A file that is named by argument overrides the environment's generation too.
+    wanted = requested_api(api) if api is not None or library is None else None
     with _lock:
         loaded = _loaded.get(path)
         if loaded is None:

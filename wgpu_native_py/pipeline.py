@@ -125,9 +125,17 @@ class ComputePipeline:
             if device.errors:
                 device.check(f"to create the pipeline of kernel {label!r}", KernelError)
 
-    def dispatch(self, workgroups: tuple[int, int, int], params: bytes = b"") -> Dispatch:
-        """This kernel over `workgroups`, with its parameters, ready to be recorded."""
-        return Dispatch(self, workgroups, params)
+    def dispatch(
+        self,
+        workgroups: tuple[int, int, int],
+        params: bytes = b"",
+        sizes: Sequence[int] | None = None,
+    ) -> Dispatch:
+        """This kernel over `workgroups`, with its parameters, ready to be recorded.
+
+        `sizes` are the bytes of each buffer that the kernel gets to see, all of them if left out.
+        """
+        return Dispatch(self, workgroups, params, sizes)
 
     def __del__(self) -> None:
         if self.device.abandoned:
@@ -162,7 +170,11 @@ class Dispatch:
     )
 
     def __init__(
-        self, pipeline: ComputePipeline, workgroups: tuple[int, int, int], params: bytes
+        self,
+        pipeline: ComputePipeline,
+        workgroups: tuple[int, int, int],
+        params: bytes,
+        sizes: Sequence[int] | None,
     ) -> None:
         device = pipeline.device
         ffi = device.library.ffi
@@ -202,6 +214,8 @@ class Dispatch:
             buffers -= 1
             self._entries[buffers].buffer = uniform.handle
             self._uniform = uniform
+        for entry, size in zip(self._entries, sizes or (), strict=False):
+            entry.size = max(size, 4)  # a binding can't be empty
         self._groups: dict[tuple[int, ...], Any] = {}
         self._slots = [ffi.addressof(self._entries, index) for index in range(buffers)]
 

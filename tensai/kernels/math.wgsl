@@ -105,8 +105,15 @@ fn tanh_f32(x: f32) -> f32 {
     return select(result, x, is_nan(x));
 }
 
+// Some GPUs divide by way of 1/b, which is lost where b is near the largest float.
+fn divide_f32(a: f32, b: f32) -> f32 {
+    let scale = select(1.0, 0.0625, abs(b) > 1e37);
+    return (a * scale) / (b * scale);
+}
+
 fn sigmoid_f32(x: f32) -> f32 {
-    return 1.0 / (1.0 + exp_f32(-x));
+    let e = exp_f32(-abs(x));
+    return select(1.0, e, x < 0.0) / (1.0 + e);
 }
 
 fn silu_f32(x: f32) -> f32 {

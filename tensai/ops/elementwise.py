@@ -210,7 +210,7 @@ multiply = binary(
 divide = binary(
     "divide",
     "a / b in float32, also for integers.",
-    "a / b",
+    "divide_f32(a, b)",
     np.divide,
     dtypes=(f32,),
     tolerance=3e-7,
