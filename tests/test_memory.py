@@ -461,8 +461,9 @@ def test_a_forked_child_is_told(held: str) -> None:
                 else:
                     os._exit(7)
             del t, pending
-            with tensai.open() as fresh:
-                assert (fresh.upload([1.0, 2.0]) + 1).tolist() == [2.0, 3.0]
+            if dev.info.software:  # hardware drivers do not promise as much
+                with tensai.open() as fresh:
+                    assert (fresh.upload([1.0, 2.0]) + 1).tolist() == [2.0, 3.0]
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0, status
