@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 # A write goes through a staging buffer of its size, kept until the next submit.
 WRITE_CHUNK = 4 << 20
 
+FORKED = (
+    "a GPU device does not survive a fork; start the process with multiprocessing's spawn instead"
+)
+
 _alive: weakref.WeakSet[Device] = weakref.WeakSet()
 
 
@@ -210,10 +214,7 @@ def _abandon_devices() -> None:
     # A device inherited through fork hangs at its first wait: the driver's threads are gone.
     for device in list(_alive):
         device.abandoned = True
-        device.lost = (
-            "it was opened before this process was forked, and a GPU device does not survive a "
-            "fork; open one in the child, or start it with multiprocessing's spawn"
-        )
+        device.lost = f"it was opened before this process was forked: {FORKED}"
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .binding import AdapterInfo
-from .device import Device
-from .errors import ValidationError
+from .device import FORKED, Device, _alive
+from .errors import DeviceNotFoundError
 from .library import Library
 
 # Asked for where the adapter lists them. CooperativeMatrix stands nowhere here on purpose: 29.0.1.1
@@ -26,6 +27,9 @@ class Instance:
 
     def __init__(self, library: Library) -> None:
         self.library = library
+        self._process = os.getpid()
+        # Whether this process was forked from one that had opened devices already.
+        self.forked = any(device.abandoned for device in _alive)
         self._handle = library.binding.create_instance()
 
     def adapters(self) -> list[Adapter]:
@@ -48,8 +52,13 @@ class Instance:
         return counts
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
+        if getattr(self, "_handle", None) is not None and self.owned:
             self.library.c.wgpuInstanceRelease(self._handle)
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process made it, so that its handles may be released here."""
+        return self._process == os.getpid()
 
 
 class Adapter:
@@ -77,8 +86,10 @@ class Adapter:
             )
             if device is not None:
                 return Device(self, device, errors, handle)
-        raise ValidationError(f"{self.info.name} refused to open a device: {reason}")
+        if self.instance.forked:
+            reason = f"{FORKED} ({reason.strip()})"
+        raise DeviceNotFoundError(f"{self.info.name} refused to open a device: {reason}")
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
+        if getattr(self, "_handle", None) is not None and self.instance.owned:
             self.instance.library.c.wgpuAdapterRelease(self._handle)
