@@ -70,7 +70,7 @@ class SelfCheck:
             if job is not None:
                 fitting.append((not kernel.worth(job), kernel, job))
         for _, kernel, job in sorted(fitting, key=lambda item: item[0]):
-            reason = self._reason(operation, kernel, job)
+            reason = "" if self.mode == "off" else self._reason(operation, kernel, job)
             if not reason:
                 return job
             failures.append(reason)
@@ -88,7 +88,8 @@ class SelfCheck:
         return {name: self.check(operation) for name, operation in OPERATIONS.items()}
 
     def check(self, operation: Operation) -> Verdict:
-        """Check every kernel of one operation that this device can run."""
+        """Check every kernel of one operation that this device can run, whatever is known."""
+        found_now: dict[str, str] = {}
         covered = True
         right: list[str] = []
         failures: list[str] = []
@@ -99,7 +100,7 @@ class SelfCheck:
                 job = self._job(operation, kernel, arguments)
                 if job is None:
                     continue
-                reason = self._reason(operation, kernel, job)
+                reason = self._reason(operation, kernel, job, found_now)
                 if reason:
                     if reason not in failures:
                         failures.append(reason)
@@ -120,21 +121,26 @@ class SelfCheck:
         kernel.plan(job)
         return job
 
-    def _reason(self, operation: Operation, kernel: Kernel, job: Job) -> str:
-        """ "" if every source of the job may be used, else why not."""
-        if self.mode == "off":
-            return ""
+    def _reason(
+        self, operation: Operation, kernel: Kernel, job: Job, known: dict[str, str] | None = None
+    ) -> str:
+        """Empty if every source of the job may be used, else why not.
+
+        `known` are the verdicts that count, by default those of this process and of the cache.
+        """
         for source in dict.fromkeys(step.source for step in job.steps):
             text = f"{operation.name}\0{kernel.name}\0{int(self.device.checked)}\0{source}"
             key = hashlib.sha256(text.encode()).hexdigest()[:32]
-            reason = self._verdicts.get(key)
-            if reason is None and self._store is not None:
+            reason = (self._verdicts if known is None else known).get(key)
+            if reason is None and known is None and self._store is not None:
                 reason = self._store.get(key)
             if reason is None:
                 reason = self._probe(operation, kernel, source)
                 if self._store is not None:
                     self._store.put(key, reason)
             self._verdicts[key] = reason
+            if known is not None:
+                known[key] = reason
             if reason:
                 return reason
         return ""
@@ -194,7 +200,7 @@ def probe_arguments(operation: Operation, probe: Probe) -> dict[str, Any]:
 
 
 def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float) -> str:
-    """ "" if two arrays agree, NaN for NaN, else where they differ most: got and expected."""
+    """Empty if two arrays agree, NaN for NaN, else where they first differ."""
     with np.errstate(invalid="ignore"):  # NumPy warns about some NaNs here
         a = got.astype(np.float64).reshape(-1)
         b = expected.astype(np.float64).reshape(-1)

@@ -38,7 +38,7 @@ class VerdictStore:
         self._known = self._read()
 
     def get(self, key: str) -> str | None:
-        """ "" for a source that is right, the reason for one that is not, None when unknown."""
+        """Empty for a source that is right, the reason for one that is not, None when unknown."""
         return self._known.get(key)
 
     def put(self, key: str, reason: str) -> None:

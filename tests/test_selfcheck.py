@@ -458,3 +458,19 @@ def test_every_operation_has_probes() -> None:
     for operation in OPERATIONS.values():
         assert operation.probes(), operation
         assert operation.__doc__, operation
+
+
+def test_an_asked_for_check_runs_whatever_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("TENSAI_CACHE_DIR", str(tmp_path))
+    library = tensai.open().library
+    assert library is not None
+    for mode in ("off", "first-use"):
+        monkeypatch.setenv("TENSAI_SELF_CHECK", mode)
+        with tensai.open(library=library.path) as device:
+            ran: list[Any] = []
+            monkeypatch.setattr(device.checks, "_probe", lambda *what: ran.append(what) or "")  # noqa: B023
+            for expected in (1, 2):
+                device.checks.check(OPERATIONS["exp"])
+                assert len(ran) == expected
