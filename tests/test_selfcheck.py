@@ -463,9 +463,9 @@ def test_every_operation_has_probes() -> None:
 def test_an_asked_for_check_runs_whatever_is_known(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    monkeypatch.setenv("TENSAI_CACHE_DIR", str(tmp_path))
-    library = tensai.open().library
+    library = tensai.open().library  # found in the usual cache folder
     assert library is not None
+    monkeypatch.setenv("TENSAI_CACHE_DIR", str(tmp_path))
     for mode in ("off", "first-use"):
         monkeypatch.setenv("TENSAI_SELF_CHECK", mode)
         with tensai.open(library=library.path) as device:

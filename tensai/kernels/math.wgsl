@@ -116,11 +116,12 @@ fn sigmoid_f32(x: f32) -> f32 {
     return select(1.0, e, x < 0.0) / (1.0 + e);
 }
 
-// x sigmoid(x), with the root of e^x: the power itself may be below what a GPU can hold where the
-// product is not.
+// x sigmoid(x), with the root of e^x above: the power itself may be below what a GPU can hold where
+// the product is not.
 fn silu_f32(x: f32) -> f32 {
-    let root = exp_f32(-0.5 * abs(x));
-    let result = select(x, x * root * root, x < 0.0) / (1.0 + root * root);
+    let magnitude = abs(x);
+    let root = exp_f32(-0.5 * magnitude);
+    let result = select(x, x * root * root, x < 0.0) / (1.0 + exp_f32(-magnitude));
     return select(result, 0.0, x < -208.0);
 }
 
