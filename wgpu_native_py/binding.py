@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ class AdapterInfo:
     device_id: int
 
 
-class Binding:
+class Binding(ABC):
     """One generation's C API behind one set of Python methods.
 
     A method stands here when both generations do it alike; v22.py and v29.py hold the rest.
@@ -51,19 +52,19 @@ class Binding:
         self._callbacks.append(callback)
         return callback
 
+    @abstractmethod
     def string(self, text: str | None) -> tuple[Any, Any]:
         """(what a descriptor's string field takes, what must stay alive meanwhile)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text(self, value: Any) -> str:
         """A C string as Python text."""
-        raise NotImplementedError
 
-    def _on_error(self, *arguments: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _on_error(self, *arguments: Any) -> None: ...
 
-    def _on_lost(self, *arguments: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _on_lost(self, *arguments: Any) -> None: ...
 
     def record_error(self, kind: int, message: Any, userdata: Any) -> None:
         # Called on the calling thread with the library's lock held: it may only append.
@@ -105,8 +106,8 @@ class Binding:
             c.WGPUInstanceBackend_Vulkan | c.WGPUInstanceBackend_Metal | c.WGPUInstanceBackend_DX12
         )
 
-    def instance_flags(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def instance_flags(self) -> int: ...
 
     def adapters(self, instance: Handle) -> list[Handle]:
         options = self.ffi.new("WGPUInstanceEnumerateAdapterOptions *")
@@ -144,8 +145,8 @@ class Binding:
         c.wgpuAdapterInfoFreeMembers(raw[0])
         return info
 
-    def limits(self, adapter: Handle) -> dict[str, int]:
-        raise NotImplementedError
+    @abstractmethod
+    def limits(self, adapter: Handle) -> dict[str, int]: ...
 
     def adapter_features(self, adapter: Handle) -> set[str]:
         has = self.c.wgpuAdapterHasFeature
@@ -172,11 +173,11 @@ class Binding:
             "WGPUFeatureName[]", [int(getattr(self.c, self.features[name])) for name in names]
         )
 
+    @abstractmethod
     def request_device(
         self, adapter: Handle, features: Sequence[str], limits: dict[str, int], errors: Any
     ) -> tuple[Handle, str]:
         """(device, "") or (None, why not). `errors` is the ffi handle of the error list."""
-        raise NotImplementedError
 
     def fill_limits(self, target: Any, limits: dict[str, int]) -> None:
         for name, value in limits.items():
@@ -188,8 +189,8 @@ class Binding:
 
     # Shaders and pipelines -----------------------------------------------------------------
 
-    def shader_module(self, device: Handle, code: str, label: str, checked: bool) -> Handle:
-        raise NotImplementedError
+    @abstractmethod
+    def shader_module(self, device: Handle, code: str, label: str, checked: bool) -> Handle: ...
 
     def bind_group_layout(self, device: Handle, kinds: Sequence[tuple[int, str]]) -> Handle:
         """A layout of (binding number, "read" | "read_write" | "uniform")."""
@@ -218,8 +219,8 @@ class Binding:
         self.set_immediate_size(descriptor, immediate_size)
         return self.c.wgpuDeviceCreatePipelineLayout(device, descriptor)
 
-    def set_immediate_size(self, descriptor: Any, size: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def set_immediate_size(self, descriptor: Any, size: int) -> None: ...
 
     def compute_pipeline(
         self, device: Handle, layout: Handle, module: Handle, entry: str, label: str
@@ -241,20 +242,20 @@ class Binding:
         descriptor.count = count
         return self.c.wgpuDeviceCreateQuerySet(device, descriptor)
 
-    def timestamp_writes(self, queries: Handle, begin: int, end: int) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def timestamp_writes(self, queries: Handle, begin: int, end: int) -> Any: ...
 
+    @abstractmethod
     def timestamp_period(self, queue: Handle) -> float:
         """Nanoseconds a tick."""
-        raise NotImplementedError
 
+    @abstractmethod
     def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
         """Map a buffer for reading and wait for it; "" or why it failed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:
         """(error type, message) of the innermost scope; type 0 when it caught nothing."""
-        raise NotImplementedError
 
     def poll(self, device: Handle, wait: bool) -> bool:
         """Process finished work; True when the queue is empty."""
