@@ -12,7 +12,7 @@ import pytest
 import tensai
 from tensai import info
 from tensai.__main__ import COMMANDS, main
-from tensai.operation import OPERATIONS
+from tensai.operation import OPERATIONS, Job, Kernel
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -41,6 +41,32 @@ def test_info_json_and_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["library"]["version"].split(".")[0] == report["library"]["api"][1:]
     assert report["check"].keys() == OPERATIONS.keys()
     assert all(verdict["ok"] for verdict in report["check"].values())
+
+
+ZERO = """
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+@compute @workgroup_size(1) fn main() { out[0] = 0.0 * x[0]; }
+"""
+
+
+@pytest.mark.fallback_expected
+def test_check_shows_a_broken_kernel(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(job: Job) -> None:
+        job.step(ZERO, {}, [job.inputs[0], job.outputs[0]], b"", 1)
+
+    for name, operation in list(OPERATIONS.items()):
+        if name != "sum":
+            monkeypatch.delitem(OPERATIONS, name)  # what is fine takes its time
+        else:
+            monkeypatch.setattr(operation, "kernels", (Kernel("sum_reading_back_0", plan),))
+    assert info.main(["--check"]) == 1
+    row, why = capsys.readouterr().out.splitlines()[-2:]
+    assert row.split() == ["sum", "CPU", "NumPy"]
+    assert "kernel sum_reading_back_0 of sum gave 0.0 where" in why
+    assert "was expected" in why
 
 
 def test_info_without_a_device() -> None:
