@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 
@@ -16,8 +17,26 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit status."""
     arguments = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a name may hold what the terminal can't show
     # Mesa's device-selection layer prints errors of its own where there is no desktop.
     os.environ.setdefault("NODEVICE_SELECT", "1")
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        # A pipe that was closed, a disk that is full: nothing more can be printed there.
+        if not isinstance(error, BrokenPipeError):
+            print(f"tensai: {error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    return status
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: tensai COMMAND [options]      tensai COMMAND --help for its options\n")
         for name, what in COMMANDS.items():
@@ -32,11 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"tensai: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    try:
-        status: int = importlib.import_module(f"tensai.{name}").main(rest)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    status: int = importlib.import_module(f"tensai.{name}").main(rest)
     return status
 
 

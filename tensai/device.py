@@ -250,7 +250,10 @@ class Device(ABC):
 
 
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    try:
+        lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    except TypeError:
+        lengths = (None,)  # type: ignore[assignment]
     if any(not isinstance(length, (int, np.integer)) or length < 0 for length in lengths):
         raise ShapeError(f"expected a shape of lengths from 0 up, but got {shape!r}")
     return tuple(int(length) for length in lengths)

@@ -42,8 +42,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(argv)
-    target = options.out or options.file.with_suffix(".npy")
     try:
+        for path in (options.file, options.out):
+            if path is not None and not path.name:  # as of "." and "/"
+                raise ValueError(f"{str(path)!r} names no file")
+        target = options.out or options.file.with_suffix(".npy")
         lines = read_lines(options.file)
         if target.resolve() == options.file.resolve():
             raise ValueError(f"{target} would be overwritten with its embeddings; choose --out")

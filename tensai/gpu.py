@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,17 +12,18 @@ import numpy as np
 
 import wgpu_native_py as wgpu
 
-from . import ops, userkernel
+from . import kernels, ops, userkernel
 from .device import Array, Device, DeviceInfo, LibraryInfo, cast_inputs, needs_cast
-from .dtypes import bool_, device_bytes
+from .dtypes import bool_, device_bytes, u32
 from .memory import Pool, Storage, size_class
-from .operation import Job, Operation, Result, Spec
+from .operation import Job, Operation, Result, Spec, pack
 from .plan import ReferencePlan
 from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
 JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
+LOOPS_COUNTED = 1 << 20
 STAGING = 64 << 20  # bytes read back at a time
 
 
@@ -159,7 +161,12 @@ class GpuDevice(Device):
                 self._staging = self.native.create_buffer(min(size_class(size), STAGING), "read")
             self.encoder().copy(buffer, self._staging, size, start)
             self.submit()
-            self._staging.read_into(piece, piece.nbytes)
+            try:
+                self._staging.read_into(piece, piece.nbytes)
+            except BaseException:
+                # Interrupted, it may still be mapped, and a submit with it would abort.
+                self._staging = None
+                raise
 
     def memory(self) -> dict[str, int]:
         pool = self.pool
@@ -203,6 +210,20 @@ class GpuDevice(Device):
             )
             self._pipelines[key] = pipeline
         return pipeline
+
+    @functools.cached_property
+    def loop_limit(self) -> int:
+        """After how many loop iterations this driver cuts an invocation off, without a word.
+
+        Found out by counting: llvmpipe stops at 65,535, over all loops of an invocation.
+        """
+        storage = self.take(4)
+        with self.aside():
+            pipeline = self.pipeline(kernels.source("count"), 4, "count", checked=False)
+            dispatch = pipeline.dispatch((1, 1, 1), pack(LOOPS_COUNTED))
+            self.encoder().dispatch(dispatch, [storage.buffer])
+            counted = int(self.fetch(Tensor(self, storage, Spec((), u32))))
+        return counted if counted < LOOPS_COUNTED else 1 << 62
 
     def self_check(self) -> dict[str, Verdict]:
         self.usable()

@@ -56,7 +56,10 @@ def open(
     if chosen.info.type == "software" and chosen.info.name not in _warned_software:
         _warned_software.add(chosen.info.name)
         logger.warning("no GPU was found: %s computes in software", chosen.info.name)
-    checked = os.environ.get("TENSAI_SHADER_CHECKS") == "1"
+    asked = os.environ.get("TENSAI_SHADER_CHECKS") or "0"
+    if asked not in ("0", "1"):
+        raise ValueError(f"TENSAI_SHADER_CHECKS is {asked!r}; it can be 0 or 1")
+    checked = asked == "1"
     return GpuDevice(chosen, checked=checked)
 
 

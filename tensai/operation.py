@@ -126,6 +126,7 @@ class Job:
         self.facts = result.facts
         self.arguments = arguments
         self.scratch: list[int] = []  # bytes of each
+        self.loops = 0  # iterations that one invocation makes at most, over all its loops
         self.device: Any = None  # whose limits and features a kernel may look at
         self.steps: list[Step] = []
 
@@ -142,8 +143,14 @@ class Job:
         operands: Sequence[Operand],
         params: bytes,
         groups: int | tuple[int, int, int],
+        loops: int = 0,
     ) -> None:
-        """Record one dispatch of kernel file `kernel` with template `values`."""
+        """Record one dispatch of kernel file `kernel` with template `values`.
+
+        `loops` is how many iterations an invocation makes at most, over all loops whose length
+        depends on the shapes: some drivers cut an invocation off after some tens of thousands.
+        """
+        self.loops = max(self.loops, loops)
         self.steps.append(
             Step(
                 f"{self.operation.name}/{kernel}",

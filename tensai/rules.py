@@ -51,6 +51,8 @@ def integer(name: str, what: str, value: Any) -> int:
 def axis_index(name: str, axis: int, rank: int) -> int:
     """A non-negative axis, from one counted from either end."""
     axis = integer(name, "an axis", axis)
+    if rank == 0:
+        raise ShapeError(f"[{name}] expected at least one axis, but got a 0-d tensor")
     if not -rank <= axis < rank:
         raise ShapeError(
             f"[{name}] expected an axis from {-rank} to {rank - 1} for {rank} axes, but got {axis}"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tensai")
 
+SURE_LOOPS = 40_000  # iterations that every driver makes
+
 MODES = ("first-use", "always", "off")
 
 
@@ -77,7 +79,7 @@ class SelfCheck:
             logger.info("%s", reason)
         if operation.name not in self._warned:
             self._warned.add(operation.name)
-            why = "; ".join(failures) or "no kernel of it fits this device"
+            why = "; ".join(failures) or "no kernel of it fits these shapes on this device"
             logger.warning(
                 "%s runs on the CPU instead of %s: %s", operation.name, self.device.name, why
             )
@@ -119,6 +121,8 @@ class SelfCheck:
         if not kernel.fits(job):
             return None
         kernel.plan(job)
+        if job.loops >= SURE_LOOPS and job.loops >= self.device.loop_limit:
+            return None
         return job
 
     def _reason(

@@ -96,6 +96,8 @@ class Tensor:
         `out` may be a C-contiguous array of the same shape and dtype to fill and return.
         """
         if out is not None:
+            if not isinstance(out, np.ndarray):
+                raise DTypeError(f"[download] expected out as an array, not {type(out).__name__}")
             if out.shape != self.shape:
                 raise ShapeError(f"[download] expected out of shape {self.shape}, not {out.shape}")
             if out.dtype != self.dtype or not out.flags.c_contiguous or not out.flags.writeable:
@@ -136,6 +138,15 @@ class Tensor:
         if self.size != 1:
             raise ValueError(f"the truth of a tensor of {self.size} elements is ambiguous")
         return bool(self.item())
+
+    def __copy__(self) -> Tensor:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a tensor lives on a device; pickle its download() instead")
 
     # Lifetime ------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ def run(
     The kernel is submitted on its own, so that what the device refuses is refused here and
     takes no other recorded work with it.
     """
+    if not isinstance(wgsl, str):
+        raise DTypeError(f"[run] expected WGSL as a string, not {type(wgsl).__name__}")
     read = [x if type(x) is Tensor else device.upload(x) for x in inputs]
     written = [_output(device, output) for output in outputs]
     tensors = [*read, *written]
@@ -54,10 +57,7 @@ def run(
         # A uniform on every device: the library then refuses params that the struct is larger than.
         wgsl = _PARAMS.sub(f"@group(0) @binding({len(tensors)}) var<uniform>", wgsl)
     found = bindings(wgsl)
-    counts = (workgroups,) if isinstance(workgroups, int) else tuple(workgroups)
-    if not 1 <= len(counts) <= 3:
-        raise LimitExceededError(f"[run] expected 1 to 3 workgroup counts, but got {workgroups}")
-    x, y, z = (*counts, 1, 1)[:3]
+    x, y, z = _counts(workgroups)
     buffers = [tensor.storage.buffer for tensor in tensors]
     # The memory behind a tensor may be longer than the tensor; arrayLength() must not tell.
     sizes = [device_bytes(tensor.size, tensor.dtype) for tensor in tensors]
@@ -85,6 +85,19 @@ def run(
     return written
 
 
+def _counts(workgroups: Any) -> tuple[int, int, int]:
+    """Three workgroup counts from one to three."""
+    try:
+        given = workgroups if isinstance(workgroups, (tuple, list)) else (workgroups,)
+        counts = [operator.index(count) for count in given]
+    except TypeError:
+        raise DTypeError(f"[run] expected integer workgroup counts, not {workgroups!r}") from None
+    if not 1 <= len(counts) <= 3:
+        raise LimitExceededError(f"[run] expected 1 to 3 workgroup counts, but got {workgroups}")
+    x, y, z = (*counts, 1, 1)[:3]
+    return x, y, z
+
+
 def _output(device: GpuDevice, output: Any) -> Tensor:
     """A tensor to write: one that is given, or a new one of a shape or (shape, dtype)."""
     if type(output) is Tensor:
@@ -109,6 +122,9 @@ def _params(params: Any) -> bytes:
         data = params.tobytes()
     else:
         values = params if isinstance(params, (tuple, list)) else [params]
+        for value in values:
+            if not isinstance(value, (int, float, np.generic)):
+                raise DTypeError(f"[run] params are bytes or numbers, not {type(value).__name__}")
         plain = [v.item() if isinstance(v, np.generic) else v for v in values]
         for value in plain:
             if isinstance(value, int) and not -(2**31) <= value < 2**32:

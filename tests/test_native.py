@@ -310,3 +310,32 @@ def test_exit_with_everything_alive_is_silent() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_brackets_beyond_the_parser(device: wgpu.Device) -> None:
+    # Some thousands of them end the process in the library's recursive parser.
+    wgsl = "@compute @workgroup_size(1) fn main() {{ let x = {}1.0{}; }}"
+    device.create_pipeline(wgsl.format("(" * 150, ")" * 150))
+    for depth in (250, 5000):
+        with pytest.raises(wgpu.KernelError, match="nested"):
+            device.create_pipeline(wgsl.format("(" * depth, ")" * depth))
+    with pytest.raises(wgpu.KernelError, match="NUL"):
+        device.create_pipeline(wgsl.format("", "") + "\0 more")
+
+
+def test_an_interrupt_inside_a_callback_reaches_the_caller(device: wgpu.Device) -> None:
+    binding = device.library.binding
+    buffer = upload(device, np.ones(4, np.float32))
+    for where in ("poll", "check", "submit"):
+        binding.kept.append(KeyboardInterrupt())
+        encoder = wgpu.CommandEncoder(device)
+        with pytest.raises(KeyboardInterrupt):
+            if where == "poll":
+                device.poll(wait=True)
+            elif where == "check":
+                device.check("in a test")
+            else:
+                encoder.clear(buffer)
+                encoder.submit()
+        assert binding.kept == []
+    assert (read(device, buffer, np.float32, 4) == 1).all()

@@ -41,14 +41,20 @@ class Binding(ABC):
         self.ffi = ffi
         self.c = c
         self._callbacks: list[Any] = []  # C keeps only the address
+        self.kept: list[BaseException] = []  # raised inside callbacks
         self.on_error = self.callback("WGPUErrorCallback", self._on_error)
         self.on_lost = self.callback("WGPUDeviceLostCallback", self._on_lost)
 
     # Strings and callbacks -----------------------------------------------------------------
 
     def callback(self, ctype: str, function: Any) -> Any:
-        """A C callback that lives as long as the binding."""
-        callback = self.ffi.callback(ctype, function)
+        """A C callback that lives as long as the binding.
+
+        What it raises, Ctrl-C most of all, can't pass through C: it is kept for raise_kept().
+        """
+        callback = self.ffi.callback(
+            ctype, function, onerror=lambda _kind, raised, _trace: self.kept.append(raised)
+        )
         self._callbacks.append(callback)
         return callback
 
@@ -65,6 +71,13 @@ class Binding(ABC):
 
     @abstractmethod
     def _on_lost(self, *arguments: Any) -> None: ...
+
+    def raise_kept(self) -> None:
+        """Raise what a callback raised; its own work may then be undone."""
+        if self.kept:
+            raised = self.kept[0]
+            self.kept.clear()
+            raise raised
 
     def record_error(self, kind: int, message: Any, userdata: Any) -> None:
         # Called on the calling thread with the library's lock held: it may only append.
@@ -260,4 +273,6 @@ class Binding(ABC):
     def poll(self, device: Handle, wait: bool) -> bool:
         """Process finished work; True when the queue is empty."""
         # The function returns a Rust bool: only the low byte of the register is defined.
-        return bool(self.c.wgpuDevicePoll(device, wait, self.ffi.NULL) & 0xFF)
+        done = bool(self.c.wgpuDevicePoll(device, wait, self.ffi.NULL) & 0xFF)
+        self.raise_kept()
+        return done

@@ -61,6 +61,7 @@ class Device:
 
     def check(self, doing: str, otherwise: type[WgpuError] = ValidationError) -> None:
         """Raise the errors collected since the last look, as one exception of the right type."""
+        self.library.binding.raise_kept()
         if self.errors or self.lost:
             raise self.take_error(doing, otherwise)
 

@@ -98,7 +98,7 @@ class CommandEncoder:
         handle, self._handle = self._handle, None
         commands = device.library.c.wgpuCommandEncoderFinish(handle, self._null)
         device.library.c.wgpuCommandEncoderRelease(handle)
-        if device.errors or device.lost:
+        if device.errors or device.lost or device.library.binding.kept:
             device.library.c.wgpuCommandBufferRelease(commands)
             device.check("work that was recorded")
         device.queue.submit(commands)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .buffer import Buffer
     from .device import Device
 
+DEEPEST = 200  # brackets within brackets: the parser recurses, and a few thousand end the process
 GROUPS_KEPT = 8  # bind groups of one dispatch: a loop alternates between a few buffers
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -23,6 +24,7 @@ _VARIABLE = re.compile(
     r"((?:@\w+\s*\([^)]*\)\s*)+)var\s*<\s*(storage|uniform)\s*(?:,\s*(read_write|read)\s*)?>"
 )
 _ATTRIBUTE = re.compile(r"@(group|binding)\s*\(\s*(\d+)\s*[ui]?\s*,?\s*\)")
+_BRACKET = re.compile(r"[()\[\]{}]")
 _WORKGROUP = re.compile(r"var\s*<\s*workgroup\s*>\s*\w+\s*:\s*([^;]+);")
 _CONSTANT = re.compile(r"const\s+(\w+)\s*(?::\s*\w+\s*)?=\s*(0x[0-9a-fA-F]+|\d+)[ui]?\s*;")
 _ARRAY = re.compile(r"array\s*<\s*(.+),\s*(\w+)\s*,?\s*>")
@@ -47,6 +49,15 @@ def bindings(wgsl: str) -> list[tuple[int, str]]:
     if len({number for number, _ in found}) < len(found):
         raise KernelError(f"two variables of the kernel share a binding: {found}")
     return found
+
+
+def nesting(wgsl: str) -> int:
+    """How deep a source's brackets are nested."""
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(wgsl):
+        depth += 1 if bracket in "([{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def workgroup_bytes(wgsl: str) -> int:
@@ -80,6 +91,11 @@ class ComputePipeline:
         binding, c = device.library.binding, device.library.c
         self.device = device
         self.label = label
+        if "\0" in wgsl or nesting(wgsl) > DEEPEST:
+            raise KernelError(
+                f"kernel {label!r} holds a NUL character, or brackets nested more than "
+                f"{DEEPEST} deep, which the library's parser does not survive"
+            )
         self.params_size = params_size
         layout = bindings(wgsl)
         self.immediates = (

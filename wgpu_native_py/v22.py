@@ -66,6 +66,7 @@ class BindingV22(Binding):
         answer: list[Any] = []
         handle = ffi.new_handle(answer)
         self.c.wgpuAdapterRequestDevice(adapter, descriptor, self._on_device, handle)
+        self.raise_kept()
         status, device, message = answer[0]
         if status != self.c.WGPURequestDeviceStatus_Success:
             return None, message

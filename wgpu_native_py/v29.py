@@ -91,6 +91,7 @@ class BindingV29(Binding):
         info.callback = self._on_device
         info.userdata1 = handle
         c.wgpuAdapterRequestDevice(adapter, descriptor, info[0])
+        self.raise_kept()
         status, device, message = answer[0]
         if status != c.WGPURequestDeviceStatus_Success:
             return None, message

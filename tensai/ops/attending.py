@@ -56,7 +56,14 @@ def _plan(job: Job) -> None:
     )
     blocks = -(-facts["queries"] // queries)
     groups = blocks * facts["heads"] * facts["batch"]
-    job.step("attention", values, [*job.inputs, *job.outputs], params, groups)
+    # Of each tile: two loads, the scores, the weights twice, and the sums over v.
+    vectors = -(-dim // 4)
+    loads = 2 * (-(-positions * vectors // 64) + 1)
+    scores = (-(-queries * positions // 64) + 1) * (vectors + 1)
+    sums = (-(-queries * vectors // 64) + 1) * (positions + 1)
+    tiles = -(-facts["kv_valid"] // positions) + 1
+    loops = tiles * (1 + loads + scores + 2 * positions + sums)
+    job.step("attention", values, [*job.inputs, *job.outputs], params, groups, loops)
 
 
 def _probes() -> list[Probe]:

@@ -148,7 +148,7 @@ def _position(entry: Any, length: int, axis: int) -> int:
     except (TypeError, ShapeError):  # ShapeError: a tensor of several elements
         raise IndexError(
             f"a tensor is indexed with integers, slices, ... and None, not {type(entry).__name__}; "
-            "use take() for arrays of indices and where() for masks"
+            "use device.embed() for rows by index and where() for masks"
         ) from None
     if not -length <= position < length:
         raise IndexError(f"index {position} is out of range for axis {axis} of length {length}")

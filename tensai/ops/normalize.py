@@ -12,12 +12,17 @@ from ..errors import ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
 
 
+def _loops(length: int) -> int:
+    """Iterations of a lane that walks over a row three times and joins two results."""
+    return 3 * -(-length // 256) + 32
+
+
 def _softmax(job: Job, log: bool) -> None:
     x, out = job.inputs[0], job.outputs[0]
     axis = job.facts["axis"]
     length, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
     rows = x.size // length
-    job.step("softmax", {"LOG": log}, [x, out], pack(rows, length, inner), rows)
+    job.step("softmax", {"LOG": log}, [x, out], pack(rows, length, inner), rows, _loops(length))
 
 
 def _softmax_rule(name: str, x: Spec, axis: int) -> Result:
@@ -68,7 +73,7 @@ def _layer_norm(job: Job) -> None:
     length = x.shape[-1]
     rows = x.size // length
     params = pack(rows, length, float(job.arguments["eps"]))
-    job.step("layer_norm", {}, [*job.inputs, *job.outputs], params, rows)
+    job.step("layer_norm", {}, [*job.inputs, *job.outputs], params, rows, _loops(length))
 
 
 def _layer_norm_probes() -> list[Probe]:

@@ -127,7 +127,9 @@ def _plan(tile: Tile, job: Job) -> None:
         "B_ELEMENT": f"vec4<{element}>" if vector_b else element,
         "OUT_ELEMENT": f"vec4<{element}>" if n % 4 == 0 else element,
     }
-    job.step("matmul", values, [a, b, out], *_params(job, tile))
+    loads = -(-(tile.bm + tile.bn) * tile.bk // 4 // tile.lanes) + 2
+    loops = -(-k // tile.bk) * (1 + loads + tile.bk) + MAX_AXES
+    job.step("matmul", values, [a, b, out], *_params(job, tile), loops)
 
 
 def _params(job: Job, tile: Tile) -> tuple[bytes, int]:
@@ -182,7 +184,9 @@ def _direct(job: Job) -> None:
         "MULTIPLY": "\n".join(multiply),
         "STORE": "\n".join(store),
     }
-    job.step("matmul_direct", values, [*job.inputs, *job.outputs], *_params(job, DIRECT))
+    job.step(
+        "matmul_direct", values, [*job.inputs, *job.outputs], *_params(job, DIRECT), job.facts["k"]
+    )
 
 
 def _fits_direct(job: Job) -> bool:

@@ -90,7 +90,8 @@ def _pass(
     }
     params = pack(outputs, length, inner, chunks, chunk, float(divisor))
     groups = -(-outputs // LANES) if columns else outputs
-    job.step("reduce", values, [source, target], params, groups)
+    loops = chunk if columns else -(-chunk // LANES) + 16
+    job.step("reduce", values, [source, target], params, groups, loops)
 
 
 def _view(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, int, int]:
@@ -231,7 +232,8 @@ def _argmax_plan(job: Job) -> None:
     outer, length, inner = job.facts["outer"], job.facts["length"], job.facts["inner"]
     values = {"T": WGSL[source.dtype], "FLOAT": source.dtype == f32}
     outputs = outer * inner
-    job.step("argmax", values, [source, target], pack(outputs, length, inner), outputs)
+    params = pack(outputs, length, inner)
+    job.step("argmax", values, [source, target], params, outputs, -(-length // LANES) + 16)
 
 
 def _argmax_probes() -> list[Probe]:

@@ -21,7 +21,8 @@ def total(x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
 
 def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
     """numpy.mean."""
-    return np.asarray(np.mean(x, axis=axis, keepdims=keepdims, dtype=np.float64))
+    sums = np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float64)
+    return np.asarray(sums / (x.size / sums.size if sums.size else 1))
 
 
 def maximum(x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
