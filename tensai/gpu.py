@@ -217,8 +217,8 @@ class GpuDevice(Device):
 
         Found out by counting: llvmpipe stops at 65,535, over all loops of an invocation.
         """
-        storage = self.take(4)
         with self.aside():
+            storage = self.take(4)
             pipeline = self.pipeline(kernels.source("count"), 4, "count", checked=False)
             dispatch = pipeline.dispatch((1, 1, 1), pack(LOOPS_COUNTED))
             self.encoder().dispatch(dispatch, [storage.buffer])
