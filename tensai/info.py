@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+import textwrap
 import time
 from dataclasses import asdict
 from typing import Any
@@ -81,18 +82,19 @@ def show(report: Report) -> None:
         print("    none")
     print("\nadapters")
     for index, adapter in enumerate(report["adapters"]):
-        print(f"    {index}: {adapter['name']}, {adapter['backend']}, {adapter['driver']}")
+        print(f"    {index}: {adapter['name']}")
+        print(f"       {adapter['backend']}, {adapter['driver']}")
     if not report["adapters"]:
         print("    none")
     print()
     device = report["device"]
     if device is None:
-        print(f"no device: {report['problem']}")
+        print(_wrapped(f"no device: {report['problem']}", ""))
         return
     limits = device["limits"]
-    print(f"chosen: {device['name']}, because {device['why']}")
+    print(f"chosen: {device['name']},\n    because {device['why']}")
     print(f"    library     wgpu-native {chosen['version']} ({chosen['api']})")
-    print(f"    features    {', '.join(device['features']) or 'none'}")
+    print(_wrapped(f"    features    {', '.join(device['features']) or 'none'}", " " * 16))
     print(f"    tensors     up to {limits['maxStorageBufferBindingSize'] / 2**20:,.0f} MiB each")
     print(
         f"    workgroups  {limits['maxComputeInvocationsPerWorkgroup']} invocations, "
@@ -101,9 +103,15 @@ def show(report: Report) -> None:
     print(f"    self-check  {device['self_check']}")
     if device["software"]:
         print(
-            "\nThis adapter computes on the CPU. For a GPU, install its Vulkan driver; see "
-            "`vulkaninfo --summary`\nfor what the system offers."
+            "\nThis adapter computes on the CPU. For a GPU, install its Vulkan driver;\n"
+            "`vulkaninfo --summary` shows what the system offers."
         )
+
+
+def _wrapped(text: str, indent: str) -> str:
+    return textwrap.fill(
+        text, 80, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def check(device: Device, as_json: bool) -> Report:
