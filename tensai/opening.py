@@ -102,7 +102,7 @@ def choose(
     if power not in (None, "low", "high"):
         raise ValueError(f'power is "low" or "high", not {power!r}')
     if not found:
-        raise DeviceNotFoundError(_nothing_found(api))
+        raise DeviceNotFoundError(_nothing_found(wgpu.load(api, library)))
     names = ", ".join(f"{index}: {item.info.name}" for index, item in enumerate(found))
     if isinstance(adapter, int):
         if not 0 <= adapter < len(found):
@@ -123,8 +123,7 @@ def choose(
     return best, f"{why} with power={power!r}" if power else why
 
 
-def _nothing_found(api: str | None) -> str:
-    loaded = wgpu.load(api)
+def _nothing_found(loaded: wgpu.Library) -> str:
     text = (
         f"no adapter was found by wgpu-native {loaded.version} through Vulkan, Metal or D3D12. "
         "Install your GPU's Vulkan driver; in a container, pass the GPU and its driver files in. "

@@ -13,6 +13,7 @@ import tensai
 from tensai import info
 from tensai.__main__ import COMMANDS, main
 from tensai.operation import OPERATIONS, Job, Kernel
+from wgpu_native_py.find import find_library
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -145,3 +146,20 @@ def test_open_without_adapters() -> None:
     assert done.returncode == 0, done.stderr
     assert "mesa-vulkan-drivers" in done.stdout
     assert done.stdout.endswith("CPU\n")
+
+
+def test_no_adapter_speaks_of_the_library_that_was_asked_for() -> None:
+    for api, other in (("v22", "v29"), ("v29", "v22")):
+        library = find_library(api).path
+        code = (
+            "import tensai\n"
+            f"try:\n    tensai.open(library={str(library)!r})\n"
+            "except tensai.DeviceNotFoundError as error:\n    print(error)\n"
+        )
+        hidden = {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
+        environment = {**os.environ, **hidden, "TENSAI_WGPU_API": other}
+        environment.pop("TENSAI_WGPU_LIB", None)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+        )
+        assert f"wgpu-native {api[1:]}." in done.stdout, done.stderr
