@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import ops
-from .dtypes import as_dtype, f32, host_array, i32, u32
+from .dtypes import DType, as_dtype, f32, host_array, i32, u32
 from .errors import DeviceLostError, DTypeError, ShapeError
 from .operation import Operation, Result, Spec
 from .tensor import Tensor
@@ -265,6 +265,16 @@ def cast_inputs(inputs: Sequence[Tensor], result: Result) -> list[Tensor]:
         tensor if tensor.dtype == wanted else ops.astype(tensor, wanted)
         for tensor, wanted in zip(inputs, result.cast, strict=True)
     ]
+
+
+def finished(
+    device: Device, storages: Sequence[Any], specs: Sequence[Spec], finish: DType | None
+) -> Any:
+    """Storages as tensors, converted to `finish` if there is one: one tensor, or a tuple."""
+    made = [Tensor(device, storage, spec) for storage, spec in zip(storages, specs, strict=True)]
+    if finish is not None:
+        made = [ops.astype(tensor, finish) for tensor in made]
+    return made[0] if len(made) == 1 else tuple(made)
 
 
 def needs_cast(specs: Sequence[Spec], result: Result) -> bool:

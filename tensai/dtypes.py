@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from . import reference
 from .errors import DTypeError
 
 DType = np.dtype[Any]
@@ -33,6 +34,16 @@ _NARROWED = {
     np.dtype(np.uint16): u32,
     np.dtype(np.uint8): u32,
 }
+
+
+def widened(dtype: DType) -> DType:
+    """What kernels compute a dtype in: float32 for float16, else the dtype itself."""
+    return f32 if dtype == f16 else dtype
+
+
+def narrowed_to(dtype: DType) -> DType | None:
+    """What a widened result is converted back to: float16, else nothing."""
+    return f16 if dtype == f16 else None
 
 
 def device_bytes(size: int, dtype: DType) -> int:
@@ -78,8 +89,6 @@ def host_array(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
         )
     if wanted is None:
         wanted = native if native in DTYPES else _NARROWED[native]
-        if native == np.uint64 or (native.kind == "i" and native.itemsize == 8):
-            wanted = i32 if native.kind == "i" else u32
     if native.kind in "iu" and wanted.kind in "iu" and array.size:
         limits = np.iinfo(wanted)
         low, high = int(array.min()), int(array.max())
@@ -88,9 +97,8 @@ def host_array(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
                 f"{low if low < limits.min else high} does not fit {wanted} "
                 f"({limits.min} to {limits.max}); cast the array, or use float32"
             )
-    if native.kind == "f" and wanted.kind in "iu":  # as astype() does it on a device
-        limits = np.iinfo(wanted)
-        array = np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), limits.min, limits.max)
+    if native.kind == "f" and wanted.kind in "iu":
+        array = reference.astype(array, wanted)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(array, dtype=wanted).reshape(array.shape)
 

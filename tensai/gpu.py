@@ -12,8 +12,8 @@ import numpy as np
 
 import wgpu_native_py as wgpu
 
-from . import kernels, ops, userkernel
-from .device import Array, Device, DeviceInfo, LibraryInfo, cast_inputs, needs_cast
+from . import kernels, userkernel
+from .device import Array, Device, DeviceInfo, LibraryInfo, cast_inputs, finished, needs_cast
 from .dtypes import bool_, device_bytes, u32
 from .memory import Pool, Storage, size_class
 from .operation import Job, Operation, Result, Spec, pack
@@ -306,13 +306,8 @@ class GpuPlan:
                 for dispatch, slots in self.steps:
                     encoder.dispatch(dispatch, [buffers[slot] for slot in slots])
                 device.recorded()
-        made = [
-            Tensor(device, storage, spec)
-            for storage, spec in zip(storages[count:], self.outputs, strict=False)
-        ]
-        if self.finish is not None:
-            made = [ops.astype(tensor, self.finish) for tensor in made]
-        return made[0] if len(made) == 1 else tuple(made)
+        made = storages[count : count + len(self.outputs)]
+        return finished(device, made, self.outputs, self.finish)
 
 
 def device_info(info: wgpu.AdapterInfo) -> DeviceInfo:

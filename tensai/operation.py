@@ -210,7 +210,6 @@ class Operation:
         kernels: Sequence[Kernel],
         reference: Callable[..., Any],
         probes: Callable[[], Sequence[Probe]],
-        method: bool,
         name: str,
     ) -> None:
         functools.update_wrapper(self, rule)
@@ -219,7 +218,6 @@ class Operation:
         self.kernels = tuple(kernels)
         self.reference = reference
         self.probes = functools.cache(lambda: tuple(probes()))
-        self.method = method
         self.signature = inspect.signature(rule)
         self.tensors = tuple(
             name
@@ -357,7 +355,7 @@ def operation(
     """
 
     def register(rule: Callable[..., Result]) -> Operation:
-        made = Operation(rule, kernels, reference, probes, method, name)
+        made = Operation(rule, kernels, reference, probes, name)
         OPERATIONS[made.name] = made
         FUNCTIONS[made.name] = made
         if method:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import ops
-from .device import Device, cast_inputs
+from .device import Device, cast_inputs, finished
 from .operation import Operation, Result
 from .tensor import Tensor
 
@@ -27,10 +26,5 @@ class ReferencePlan:
         device.usable()
         arrays = [device.view(tensor) for tensor in cast_inputs(inputs, result)]
         outputs = self.operation.compute(self.arguments, result, arrays)
-        made = [
-            Tensor(device, device.store(output), spec)
-            for output, spec in zip(outputs, result.outputs, strict=True)
-        ]
-        if result.finish is not None:
-            made = [ops.astype(tensor, result.finish) for tensor in made]
-        return made[0] if len(made) == 1 else tuple(made)
+        storages = [device.store(output) for output in outputs]
+        return finished(device, storages, result.outputs, result.finish)

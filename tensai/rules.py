@@ -74,9 +74,7 @@ def axes_tuple(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[
 def reshape(shape: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...]:
     """The shape that `wanted`, with at most one -1, means for an array of `shape`."""
     size = math.prod(shape)
-    lengths = []
-    for length in wanted:
-        lengths.append(integer("reshape", "a length", length))
+    lengths = [integer("reshape", "a length", length) for length in wanted]
     unknown = [axis for axis, length in enumerate(lengths) if length == -1]
     known = math.prod(length for length in lengths if length != -1)
     if len(unknown) > 1 or any(length < -1 for length in lengths):

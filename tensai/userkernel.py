@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import wgpu_native_py as wgpu
-from wgpu_native_py.pipeline import bindings
+from wgpu_native_py.pipeline import bindings, place_params
 
 from .dtypes import device_bytes, f32
 from .errors import DeviceMismatchError, DTypeError, KernelError, LimitExceededError
@@ -19,8 +18,6 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .gpu import GpuDevice
-
-_PARAMS = re.compile(r"var\s*<\s*params\s*>")
 
 
 def run(
@@ -55,7 +52,7 @@ def run(
     data = _params(params)
     if data:
         # A uniform on every device: the library then refuses params that the struct is larger than.
-        wgsl = _PARAMS.sub(f"@group(0) @binding({len(tensors)}) var<uniform>", wgsl)
+        wgsl = place_params(wgsl, f"@group(0) @binding({len(tensors)}) var<uniform>")
     found = bindings(wgsl)
     x, y, z = _counts(workgroups)
     buffers = [tensor.storage.buffer for tensor in tensors]

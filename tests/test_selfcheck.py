@@ -90,7 +90,6 @@ def summing(*kernels: Kernel, probes: Callable[[], Any] | None = None) -> Operat
         kernels,
         lambda x: np.sum(x, dtype=np.float64),
         probes or (lambda: [Probe((np.ones(4096, f32),)), Probe((np.arange(71, dtype=f32),))]),
-        method=False,
         name=f"sum_{next(numbers)}",
     )
 

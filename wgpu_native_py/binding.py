@@ -162,20 +162,17 @@ class Binding(ABC):
     def limits(self, adapter: Handle) -> dict[str, int]: ...
 
     def adapter_features(self, adapter: Handle) -> set[str]:
-        has = self.c.wgpuAdapterHasFeature
-        return {
-            name
-            for name, constant in self.features.items()
-            if has(adapter, self.feature(constant)) & 0xFF
-        }
+        return self._features_of(self.c.wgpuAdapterHasFeature, adapter)
 
     def device_features(self, device: Handle) -> set[str]:
         # An unknown feature number is ignored silently, so what was granted is asked for again.
-        has = self.c.wgpuDeviceHasFeature
+        return self._features_of(self.c.wgpuDeviceHasFeature, device)
+
+    def _features_of(self, has: Any, owner: Handle) -> set[str]:
         return {
             name
             for name, constant in self.features.items()
-            if has(device, self.feature(constant)) & 0xFF
+            if has(owner, self.feature(constant)) & 0xFF
         }
 
     def feature(self, constant: str) -> Any:

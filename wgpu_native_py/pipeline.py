@@ -33,6 +33,11 @@ _SCALARS = ("f32", "i32", "u32", "bool", "atomic<u32>", "atomic<i32>")
 _PARAMS = re.compile(r"var\s*<\s*params\s*>")
 
 
+def place_params(wgsl: str, declaration: str) -> str:
+    """A source with its `var<params>` declared as, say, "var<immediate>"."""
+    return _PARAMS.sub(declaration, wgsl)
+
+
 def bindings(wgsl: str) -> list[tuple[int, str]]:
     """The (binding number, "read" | "read_write" | "uniform") of each variable in group 0."""
     found = []
@@ -102,10 +107,10 @@ class ComputePipeline:
             0 < params_size <= device.limits["maxImmediateSize"] and "immediates" in device.features
         )
         if self.immediates:
-            wgsl = _PARAMS.sub("var<immediate>", wgsl)
+            wgsl = place_params(wgsl, "var<immediate>")
         elif params_size:
             number = layout[-1][0] + 1 if layout else 0
-            wgsl = _PARAMS.sub(f"@group(0) @binding({number}) var<uniform>", wgsl)
+            wgsl = place_params(wgsl, f"@group(0) @binding({number}) var<uniform>")
             layout.append((number, "uniform"))
         self.bindings = [number for number, kind in layout]
         storage = sum(kind != "uniform" for _, kind in layout)
@@ -173,12 +178,12 @@ class Dispatch:
     """
 
     __slots__ = (
-        "_uniform",
-        "_entries",
-        "_params",
         "_descriptor",
+        "_entries",
         "_groups",
+        "_params",
         "_slots",
+        "_uniform",
         "immediates",
         "immediates_size",
         "pipeline",

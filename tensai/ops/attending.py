@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from .. import reference, rules
-from ..dtypes import bool_, f16, f32
+from ..dtypes import bool_, f32, narrowed_to
 from ..errors import DTypeError, ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
 
@@ -163,4 +163,4 @@ def attention(
                 f"[attention] expected a mask that broadcasts to {target}, but got {mask.shape}"
             )
         cast = (*cast, mask.dtype)
-    return Result((Spec(q.shape, f32),), cast, f16 if q.dtype == f16 else None, facts)
+    return Result((Spec(q.shape, f32),), cast, narrowed_to(q.dtype), facts)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import reference, rules
-from ..dtypes import DType, bool_, f16, f32, i32, promote, u32
+from ..dtypes import DType, bool_, f32, i32, narrowed_to, promote, u32, widened
 from ..errors import DTypeError
 from ..operation import Job, Operation, Probe, Result, Spec, operation
 from .strided import elementwise
@@ -55,10 +55,6 @@ def _define(
     )
 
 
-def _finish(dtype: DType) -> DType | None:
-    return dtype if dtype == f16 else None
-
-
 def unary(
     name: str,
     doc: str,
@@ -74,7 +70,7 @@ def unary(
         if x.dtype == bool_ and integers:
             raise DTypeError(f"[{name}] expected numbers, but got bool; use astype()")
         cast = x.dtype if integers and x.dtype in (i32, u32) else f32
-        return Result((Spec(x.shape, cast),), (cast,), _finish(x.dtype))
+        return Result((Spec(x.shape, cast),), (cast,), narrowed_to(x.dtype))
 
     def probes() -> list[Probe]:
         dtypes = NUMBERS if integers else (f32,)
@@ -102,12 +98,12 @@ def binary(
     def rule(a: Spec, b: Spec) -> Result:
         shape = rules.broadcast(name, a.shape, b.shape)
         common = promote(a.dtype, b.dtype)
-        working = f32 if common == f16 else common
+        working = widened(common)
         if working not in dtypes:
             if f32 not in dtypes or name == "subtract":  # which NumPy refuses for bools
                 raise DTypeError(f"[{name}] does not take {a.dtype} and {b.dtype}; use astype()")
             working = i32 if working == bool_ and i32 in dtypes else f32
-        finish = _finish(common) if result is None else None
+        finish = narrowed_to(common) if result is None else None
         return Result((Spec(shape, result or working),), (working, working), finish)
 
     def probes() -> list[Probe]:
@@ -189,7 +185,7 @@ def gelu(x: Spec, approximate: str = "none") -> Result:
     """
     if approximate not in ("none", "tanh"):
         raise ValueError(f'[gelu] expected approximate "none" or "tanh", but got {approximate!r}')
-    return Result((Spec(x.shape, f32),), (f32,), _finish(x.dtype))
+    return Result((Spec(x.shape, f32),), (f32,), narrowed_to(x.dtype))
 
 
 add = binary(
@@ -320,5 +316,5 @@ def where(condition: Spec, a: Spec, b: Spec) -> Result:
     """Elements of a where condition is true (not 0), else of b; all three broadcast."""
     shape = rules.broadcast("where", condition.shape, a.shape, b.shape)
     common = promote(a.dtype, b.dtype)
-    working = f32 if common == f16 else common
-    return Result((Spec(shape, working),), (bool_, working, working), _finish(common))
+    working = widened(common)
+    return Result((Spec(shape, working),), (bool_, working, working), narrowed_to(common))

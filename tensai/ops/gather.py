@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import reference
-from ..dtypes import WGSL, f16, f32, i32, u32
+from ..dtypes import WGSL, f32, i32, narrowed_to, u32, widened
 from ..errors import DTypeError, ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
 
@@ -48,9 +48,9 @@ def embed(table: Spec, indices: Spec) -> Result:
         raise ShapeError(f"[embed] expected a table of 2 axes, but got shape {table.shape}")
     if indices.dtype not in (i32, u32):
         raise DTypeError(f"[embed] expected integer indices, but got {indices.dtype}")
-    through = f32 if table.dtype == f16 else table.dtype
+    through = widened(table.dtype)
     if through not in WGSL or through.kind == "b":
         raise DTypeError(f"[embed] expected a table of numbers, but got {table.dtype}")
     shape = (*indices.shape, table.shape[1])
-    finish = f16 if table.dtype == f16 else None
+    finish = narrowed_to(table.dtype)
     return Result((Spec(shape, through),), (through, indices.dtype), finish)

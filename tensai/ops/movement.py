@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import reference, rules
-from ..dtypes import f16, f32
+from ..dtypes import narrowed_to, widened
 from ..errors import ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation
 from ..tensor import Tensor
@@ -54,8 +54,8 @@ def strided_copy(
         raise ShapeError(
             f"[strided_copy] elements {first} to {last} were asked for of a tensor of {x.size}"
         )
-    through = f32 if x.dtype == f16 else x.dtype
-    return Result((Spec(shape, through),), (through,), f16 if x.dtype == f16 else None)
+    through = widened(x.dtype)
+    return Result((Spec(shape, through),), (through,), narrowed_to(x.dtype))
 
 
 @composition

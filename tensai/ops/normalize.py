@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .. import reference, rules
-from ..dtypes import f16, f32
+from ..dtypes import f32, narrowed_to
 from ..errors import ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
 
@@ -28,7 +28,7 @@ def _softmax(job: Job, log: bool) -> None:
 def _softmax_rule(name: str, x: Spec, axis: int) -> Result:
     rules.floats_only(name, x.dtype)
     axis = rules.axis_index(name, axis, len(x.shape))
-    finish = f16 if x.dtype == f16 else None
+    finish = narrowed_to(x.dtype)
     return Result((Spec(x.shape, f32),), (f32,), finish, {"axis": axis})
 
 
@@ -102,4 +102,4 @@ def layer_norm(x: Spec, weight: Spec, bias: Spec, eps: float = 1e-5) -> Result:
             raise ShapeError(
                 f"[layer_norm] expected {name} of shape {x.shape[-1:]}, but got {spec.shape}"
             )
-    return Result((Spec(x.shape, f32),), (f32, f32, f32), f16 if x.dtype == f16 else None)
+    return Result((Spec(x.shape, f32),), (f32, f32, f32), narrowed_to(x.dtype))

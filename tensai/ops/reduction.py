@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import reference, rules
-from ..dtypes import WGSL, DType, bool_, f16, f32, i32, u32
+from ..dtypes import WGSL, DType, bool_, f16, f32, i32, narrowed_to, u32
 from ..errors import ShapeError
 from ..operation import (
     Job,
@@ -174,7 +174,7 @@ def sum_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
     float32 accumulates in float32 over a tree; int32 and uint32 wrap around; bool is counted.
     """
     dtype = _accumulator(x.dtype)
-    return _rule("sum", x, axis, keepdims, dtype, f16 if x.dtype == f16 else None)
+    return _rule("sum", x, axis, keepdims, dtype, narrowed_to(x.dtype))
 
 
 @operation(
@@ -194,7 +194,7 @@ def sum_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
 )
 def mean_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
     """Mean over adjacent axes, or over all for None, in float32 also for integers."""
-    return _rule("mean", x, axis, keepdims, f32, f16 if x.dtype == f16 else None)
+    return _rule("mean", x, axis, keepdims, f32, narrowed_to(x.dtype))
 
 
 @operation(
@@ -237,8 +237,7 @@ def _argmax_plan(job: Job) -> None:
 
 
 def _argmax_probes() -> list[Probe]:
-    made = [Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()]
-    return made
+    return [Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()]
 
 
 @operation(
