@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from . import ops
 from .dtypes import DType, as_dtype, f32, host_array, i32, u32
 from .errors import DeviceLostError, DTypeError, ShapeError
 from .operation import Operation, Result, Spec
+from .program import Program
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class Device(ABC):
     library: LibraryInfo | None
 
     def __init__(self) -> None:
+        self.lock: Any = threading.RLock()
+        self.program: Program | None = None  # what is being recorded
         self.plans: dict[Any, Any] = {}
         self._scalars: OrderedDict[Any, Tensor] = OrderedDict()
         self._closed = False
@@ -82,6 +86,14 @@ class Device(ABC):
     @abstractmethod
     def allocate(self, spec: Spec) -> Any:
         """Storage with unspecified contents."""
+
+    @abstractmethod
+    def overwrite(self, storage: Any, array: Array) -> None:
+        """Replace what `storage` holds with an array of its size, after all work before."""
+
+    @abstractmethod
+    def assign(self, target: Tensor, source: Tensor) -> None:
+        """Copy the elements of `source` into `target`, of the same shape and dtype."""
 
     @abstractmethod
     def plan(self, operation: Operation, arguments: dict[str, Any]) -> Any:
@@ -229,6 +241,30 @@ class Device(ABC):
         """Hold the operations inside to one submission, where nothing is downloaded meanwhile."""
         yield
 
+    @contextmanager
+    def record(self) -> Iterator[Program]:
+        """Run the operations inside and keep them: `program.replay()` runs them again.
+
+        A replay works on the same memory: write other values into the tensors that the block read
+        (in place), replay, and read the tensors that it made. Everything that the program uses
+        stays alive with it. Downloads and uploads inside happen once and are not part of it; sizes
+        and plain numbers are fixed, so what changes between replays belongs in tensors. Other
+        threads that use this device wait until the block ends.
+        """
+        self.usable()
+        with self.lock:
+            if self.program is not None:
+                raise RuntimeError("a program is being recorded already; end its block first")
+            self.program = program = self._new_program()
+            try:
+                yield program
+            finally:
+                self.program = None
+                program.finish()
+
+    def _new_program(self) -> Program:
+        return Program(self)
+
     def remember(self, key: Any, plan: Any) -> None:
         """Keep a plan for the next call of the same shapes."""
         if len(self.plans) >= PLANS_KEPT:
@@ -268,10 +304,19 @@ def cast_inputs(inputs: Sequence[Tensor], result: Result) -> list[Tensor]:
 
 
 def finished(
-    device: Device, storages: Sequence[Any], specs: Sequence[Spec], finish: DType | None
+    device: Device,
+    storages: Sequence[Any],
+    specs: Sequence[Spec],
+    finish: DType | None,
+    written: Sequence[Tensor] = (),
 ) -> Any:
-    """Storages as tensors, converted to `finish` if there is one: one tensor, or a tuple."""
+    """Storages as tensors, converted to `finish` if there is one; without any, what was written.
+
+    One tensor, or a tuple.
+    """
     made = [Tensor(device, storage, spec) for storage, spec in zip(storages, specs, strict=True)]
+    if not made:
+        made = list(written)
     if finish is not None:
         made = [ops.astype(tensor, finish) for tensor in made]
     return made[0] if len(made) == 1 else tuple(made)
@@ -280,3 +325,11 @@ def finished(
 def needs_cast(specs: Sequence[Spec], result: Result) -> bool:
     """Whether any input is of another dtype than the kernels take."""
     return any(spec.dtype != wanted for spec, wanted in zip(specs, result.cast, strict=True))
+
+
+def give_back(inputs: Sequence[Tensor], cast: Sequence[Tensor], written: Sequence[int]) -> None:
+    """Carry what an operation wrote into converted copies of its inputs back into the inputs."""
+    for place in written:
+        if cast[place] is not inputs[place]:
+            target = inputs[place]
+            target.device.assign(target, ops.astype(cast[place], target.dtype))

@@ -12,12 +12,22 @@ import numpy as np
 
 import wgpu_native_py as wgpu
 
-from . import kernels, userkernel
-from .device import Array, Device, DeviceInfo, LibraryInfo, cast_inputs, finished, needs_cast
+from . import kernels, ops, userkernel
+from .device import (
+    Array,
+    Device,
+    DeviceInfo,
+    LibraryInfo,
+    cast_inputs,
+    finished,
+    give_back,
+    needs_cast,
+)
 from .dtypes import bool_, device_bytes, u32
 from .memory import Pool, Storage, size_class
 from .operation import Job, Operation, Result, Spec, pack
 from .plan import ReferencePlan
+from .program import GpuProgram
 from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
 
@@ -42,6 +52,7 @@ class GpuDevice(Device):
         self.checked = checked
         self.pool = Pool(self.native, self._relieve)
         self.checks = SelfCheck(self)
+        self.program: GpuProgram | None = None
         self._encoder: wgpu.CommandEncoder | None = None
         self._held = 0  # how many batch() blocks are open
         self._apart = False  # recording beside pending work, whose memory must not be touched
@@ -61,9 +72,9 @@ class GpuDevice(Device):
             self.pool.recording = True
         return self._encoder
 
-    def recorded(self) -> None:
+    def recorded(self, enough: int = SUBMIT_AFTER) -> None:
         """Called after recording: submits once enough is pending."""
-        if self._encoder is not None and self._encoder.count >= SUBMIT_AFTER and not self._held:
+        if self._encoder is not None and self._encoder.count >= enough and not self._held:
             self.submit()
 
     def submit(self) -> None:
@@ -94,13 +105,15 @@ class GpuDevice(Device):
     def aside(self) -> Iterator[None]:
         """Record and submit on its own, leaving pending work pending (for self-checks)."""
         with self.lock:
-            pending, held, apart = self._encoder, self._held, self._apart
-            self._encoder, self._held, self._apart = None, 0, True
+            before = self._encoder, self._held, self._apart, self.program
+            reserve, self.pool.recording_into = self.pool.recording_into, None
+            self._encoder, self._held, self._apart, self.program = None, 0, True, None
             try:
                 yield
             finally:
-                self._encoder, self._held, self._apart = pending, held, apart
-                self.pool.recording = apart or pending is not None
+                self._encoder, self._held, self._apart, self.program = before
+                self.pool.recording_into = reserve
+                self.pool.recording = self._apart or self._encoder is not None
 
     def synchronize(self) -> None:
         self.usable()
@@ -134,7 +147,24 @@ class GpuDevice(Device):
             storage = self.pool.take(device_bytes(array.size, array.dtype), unread=True)
             if data.nbytes:
                 self.native.queue.write(storage.buffer, data)
+            if self.program is not None:
+                self.program.pin(storage)
             return storage
+
+    def overwrite(self, storage: Storage, array: Array) -> None:
+        data = array.astype(np.uint32) if array.dtype == bool_ else array
+        with self.lock:
+            self.submit()  # a write overtakes work that is only recorded
+            if data.nbytes:
+                self.native.queue.write(storage.buffer, data)
+
+    def assign(self, target: Tensor, source: Tensor) -> None:
+        size = device_bytes(target.size, target.dtype)
+        with self.lock:
+            if size:
+                self.encoder().copy(source.storage.buffer, target.storage.buffer, size)
+            if size and self.program is not None:
+                self.program.copy(source.storage, target.storage, size)
 
     def fetch(self, tensor: Tensor, out: Array | None = None) -> Array:
         storage = tensor.storage
@@ -180,23 +210,29 @@ class GpuDevice(Device):
         self.usable()
         specs = [arguments[name] for name in operation.tensors if arguments[name] is not None]
         result, _ = operation.job(arguments)
-        if all(spec.size == 0 for spec in result.outputs):
-            return GpuPlan(self, [], specs, result, [])
+        written = operation.written(arguments)
+        if all(spec.size == 0 for spec in (*result.outputs, *(specs[place] for place in written))):
+            return GpuPlan(self, [], specs, result, [], written)
         if any(spec.size == 0 for spec in specs):
             return ReferencePlan(self, operation, arguments, result)
         job = self.checks.choose(operation, arguments)
         if job is None:
             return ReferencePlan(self, operation, arguments, result)
-        return self.compile(job, specs, result)
+        return self.compile(job, specs, result, written)
 
-    def compile(self, job: Job, specs: Sequence[Spec], result: Result) -> GpuPlan:
-        """A plan of a job's steps."""
+    def compile(
+        self, job: Job, specs: Sequence[Spec], result: Result, written: tuple[int, ...] = ()
+    ) -> GpuPlan:
+        """A plan of a job's steps; `written` are the inputs that they write."""
         steps = []
         with self.lock:
             for step in job.steps:
                 pipeline = self.pipeline(step.source, len(step.params), step.label, self.checked)
                 steps.append((pipeline.dispatch(step.groups, step.params), step.slots))
-        return GpuPlan(self, steps, specs, result, job.scratch)
+        return GpuPlan(self, steps, specs, result, job.scratch, written)
+
+    def _new_program(self) -> GpuProgram:
+        return GpuProgram(self)
 
     def pipeline(
         self, source: str, params_size: int, label: str, checked: bool
@@ -268,7 +304,17 @@ class GpuDevice(Device):
 class GpuPlan:
     """Dispatches for one operation at one combination of shapes."""
 
-    __slots__ = ("cast", "device", "finish", "outputs", "result", "scratch", "sizes", "steps")
+    __slots__ = (
+        "cast",
+        "device",
+        "finish",
+        "outputs",
+        "result",
+        "scratch",
+        "sizes",
+        "steps",
+        "written",
+    )
 
     def __init__(
         self,
@@ -277,6 +323,7 @@ class GpuPlan:
         specs: Sequence[Spec],
         result: Result,
         scratch: list[int],
+        written: tuple[int, ...],
     ) -> None:
         self.device = device
         self.steps = steps
@@ -284,14 +331,16 @@ class GpuPlan:
         self.outputs = result.outputs
         self.sizes = [device_bytes(spec.size, spec.dtype) for spec in result.outputs]
         self.scratch = scratch
+        self.written = written
         self.cast = needs_cast(specs, result)
         self.finish = result.finish
 
     def run(self, inputs: Sequence[Tensor]) -> Any:
         device = self.device
-        if self.cast:
-            inputs = cast_inputs(inputs, self.result)
-        storages = [tensor.storage for tensor in inputs]
+        tensors = cast_inputs(inputs, self.result) if self.cast else inputs
+        if self.written:
+            tensors = self._apart(tensors)
+        storages = [tensor.storage for tensor in tensors]
         count = len(storages)
         # Before the lock is taken: a thread that held it may be lost in a fork.
         device.usable()
@@ -305,9 +354,29 @@ class GpuPlan:
                 encoder = device.encoder()
                 for dispatch, slots in self.steps:
                     encoder.dispatch(dispatch, [buffers[slot] for slot in slots])
+                if device.program is not None:
+                    for dispatch, slots in self.steps:
+                        device.program.dispatch(dispatch, [storages[slot] for slot in slots])
                 device.recorded()
         made = storages[count : count + len(self.outputs)]
-        return finished(device, made, self.outputs, self.finish)
+        if not self.written:
+            return finished(device, made, self.outputs, self.finish)
+        if self.cast:
+            give_back(inputs, tensors, self.written)
+        written = [inputs[place] for place in self.written]
+        return finished(device, made, self.outputs, self.finish, written)
+
+    def _apart(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors, with a copy in place of each one that shares memory with one written."""
+        targets = [tensors[place].storage for place in self.written]
+        if len({id(storage) for storage in targets}) < len(targets):
+            raise ValueError("an operation was to write two tensors that share their memory")
+        return [
+            ops.copy(tensor)
+            if place not in self.written and any(tensor.storage is other for other in targets)
+            else tensor
+            for place, tensor in enumerate(tensors)
+        ]
 
 
 def device_info(info: wgpu.AdapterInfo) -> DeviceInfo:

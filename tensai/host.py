@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -57,6 +58,15 @@ class HostDevice(Device):
 
     def allocate(self, spec: Spec) -> HostStorage:
         return HostStorage(self, np.zeros(spec.shape, spec.dtype))
+
+    def overwrite(self, storage: HostStorage, array: Array) -> None:
+        np.copyto(storage.array.reshape(array.shape), array)
+
+    def assign(self, target: Tensor, source: Tensor) -> None:
+        step = functools.partial(self.overwrite, target.storage, self.view(source))
+        step()
+        if self.program is not None:
+            self.program.call(step)
 
     def view(self, tensor: Tensor) -> Array:
         array: Array = tensor.storage.array

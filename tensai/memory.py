@@ -32,6 +32,21 @@ class Storage:
         self.pool.put(self.buffer)
 
 
+class Reserve:
+    """Buffers that belong to one recorded program for as long as it lives."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.members: set[int] = set()  # ids; the pool holds the buffers
+        self.free: dict[int, list[Any]] = {}  # while the program is recorded
+
+    def __contains__(self, buffer: Any) -> bool:
+        return id(buffer) in self.members
+
+    def __del__(self) -> None:
+        self._pool.let_go(self.members)
+
+
 class Pool:
     """Free buffers by size, and the account of all bytes. The device's lock guards it.
 
@@ -50,6 +65,9 @@ class Pool:
         self._lent: dict[int, Any] = {}
         # Destructors run on any thread and at any time: they only append here.
         self._returned: deque[tuple[Any, int]] = deque()
+        self._let_go: deque[tuple[set[int], int]] = deque()
+        self._reserved: dict[int, Any] = {}  # buffers that belong to programs
+        self.recording_into: Reserve | None = None
         self.turn = 1
         self.recording = False
         self.keep = KEEP
@@ -73,6 +91,11 @@ class Pool:
             size = nbytes + -nbytes % 16
             if size > self.largest:
                 size = nbytes + -nbytes % 4
+        reserve = self.recording_into
+        if reserve is not None and not unread and reserve.free.get(size):
+            buffer = reserve.free[size].pop()
+            self._lent[id(buffer)] = buffer
+            return Storage(self, buffer)
         buffers = self._free.get(size)
         buffer = None
         if buffers:
@@ -89,6 +112,9 @@ class Pool:
         else:
             self.pooled -= size
         self._lent[id(buffer)] = buffer
+        if reserve is not None:
+            reserve.members.add(id(buffer))
+            self._reserved[id(buffer)] = buffer
         self.in_use += size
         if self.in_use > self.peak:
             self.peak = self.in_use
@@ -118,12 +144,40 @@ class Pool:
         returned = self._returned
         while returned:
             buffer, turn = returned.popleft()
-            size = buffer.size
             del self._lent[id(buffer)]
-            self.in_use -= size
-            if self.pooled + size <= self.keep:
-                self._free.setdefault(size, []).append((buffer, turn))
-                self.pooled += size
+            if id(buffer) not in self._reserved:
+                self._keep(buffer, turn)
+            elif self.recording_into is not None and buffer in self.recording_into:
+                self.recording_into.free.setdefault(buffer.size, []).append(buffer)
+        while self._let_go:
+            members, turn = self._let_go.popleft()
+            for member in members:
+                buffer = self._reserved.pop(member)
+                if member not in self._lent:
+                    self._keep(buffer, turn)
+
+    def _keep(self, buffer: Any, turn: int) -> None:
+        size = buffer.size
+        self.in_use -= size
+        if self.pooled + size <= self.keep:
+            self._free.setdefault(size, []).append((buffer, turn))
+            self.pooled += size
+
+    def reserve(self) -> Reserve:
+        """From now on, what is taken belongs to the reserve that is returned."""
+        self.collect()
+        self.recording_into = Reserve(self)
+        return self.recording_into
+
+    def close_reserve(self, reserve: Reserve) -> None:
+        """What is taken from now on belongs to nobody again."""
+        self.collect()
+        reserve.free.clear()
+        self.recording_into = None
+
+    def let_go(self, members: set[int]) -> None:
+        """Take a reserve's buffers back. Called from destructors."""
+        self._let_go.append((members, self.turn if self.recording else 0))
 
     def trim(self) -> None:
         """Release every free buffer."""

@@ -45,9 +45,9 @@ class Spec(NamedTuple):
 class Result:
     """What a rule answers.
 
-    `outputs`: what the kernels and the reference produce. `cast`: the dtype that each input is
-    converted to first. `finish`: the dtype that the outputs are converted to last. `facts`: what
-    the rule found out on the way and kernels want to know.
+    `outputs`: the new tensors that the kernels and the reference produce. `cast`: the dtype that
+    each input is converted to first. `finish`: the dtype that the outputs are converted to last.
+    `facts`: what the rule found out on the way and kernels want to know.
     """
 
     outputs: tuple[Spec, ...]
@@ -211,6 +211,7 @@ class Operation:
         reference: Callable[..., Any],
         probes: Callable[[], Sequence[Probe]],
         name: str,
+        writes: Sequence[str] = (),
     ) -> None:
         functools.update_wrapper(self, rule)
         self.name = name or rule.__name__
@@ -224,6 +225,7 @@ class Operation:
             for name, parameter in self.signature.parameters.items()
             if str(parameter.annotation).startswith("Spec")
         )
+        self.writes = tuple(writes)
 
     def __repr__(self) -> str:
         return f"<operation {self.name}{self.signature}>"
@@ -313,10 +315,18 @@ class Operation:
         plain = {name: value for name, value in arguments.items() if name not in self.tensors}
         return result, Job(self, specs, result, plain)
 
+    def written(self, arguments: dict[str, Any]) -> tuple[int, ...]:
+        """Which of the call's tensors are written in place, as places among its inputs."""
+        given = [name for name in self.tensors if arguments[name] is not None]
+        return tuple(given.index(name) for name in self.writes)
+
     def compute(
         self, arguments: dict[str, Any], result: Result, arrays: Sequence[np.ndarray[Any, Any]]
     ) -> tuple[np.ndarray[Any, Any], ...]:
-        """The reference's outputs for host arrays of the dtypes that `result.cast` says."""
+        """The reference's outputs for host arrays of the dtypes that `result.cast` says.
+
+        What it writes in place follows the new tensors.
+        """
         remaining = iter(arrays)
         filled = {
             name: next(remaining) if name in self.tensors and value is not None else value
@@ -325,9 +335,11 @@ class Operation:
         with np.errstate(all="ignore"):
             computed = self.reference(*filled.values())
         outputs = computed if isinstance(computed, tuple) else (computed,)
+        replaced = [arrays[place] for place in self.written(arguments)]
+        specs = [*result.outputs, *(Spec(array.shape, array.dtype) for array in replaced)]
         return tuple(
             np.ascontiguousarray(np.asarray(output), dtype=spec.dtype).reshape(spec.shape)
-            for output, spec in zip(outputs, result.outputs, strict=True)
+            for output, spec in zip(outputs, specs, strict=True)
         )
 
 
@@ -347,15 +359,18 @@ def operation(
     probes: Callable[[], Sequence[Probe]],
     method: bool = True,
     name: str = "",
+    writes: Sequence[str] = (),
 ) -> Callable[[Callable[..., Result]], Operation]:
     """Register the decorated rule as an operation (see the module's first lines).
 
     `method=False` keeps it off Tensor, for operations that only others call; `name` replaces the
-    rule's own.
+    rule's own. `writes` names the tensors that it changes in place: kernels find them among
+    `job.inputs`, to be bound once, as read_write; the reference returns their new elements after
+    its new tensors. Without new tensors the operation returns what it wrote.
     """
 
     def register(rule: Callable[..., Result]) -> Operation:
-        made = Operation(rule, kernels, reference, probes, name)
+        made = Operation(rule, kernels, reference, probes, name, writes)
         OPERATIONS[made.name] = made
         FUNCTIONS[made.name] = made
         if method:

@@ -79,6 +79,9 @@ def run(
             encoder.submit()
         except wgpu.ValidationError as error:
             raise KernelError(str(error)) from None
+        if device.program is not None:
+            storages = [tensor.storage for tensor in tensors]
+            device.program.dispatch(dispatch, storages, *buffers[len(tensors) :])
     return written
 
 

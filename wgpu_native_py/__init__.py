@@ -26,6 +26,7 @@ from .errors import (
 from .instance import Adapter, Instance
 from .library import Library, load
 from .pipeline import ComputePipeline, Dispatch
+from .replay import Replay
 
 __all__ = [
     "Adapter",
@@ -47,6 +48,7 @@ __all__ = [
     "OutOfDeviceMemoryError",
     "QuerySet",
     "Queue",
+    "Replay",
     "ValidationError",
     "WgpuError",
     "load",

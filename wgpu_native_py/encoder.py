@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .buffer import Buffer
     from .device import Device
     from .pipeline import Dispatch
+    from .replay import Replay
 
 
 class CommandEncoder:
@@ -49,6 +50,25 @@ class CommandEncoder:
         x, y, z = dispatch.workgroups
         self._dispatch(compute, x, y, z)
         self.count += 1
+
+    def replay(self, replay: Replay) -> None:
+        """Record dispatches that were laid out before."""
+        compute = self._pass
+        if compute is None:
+            compute = self._begin_pass(self._null)
+        null, current = self._null, self._pipeline
+        set_pipeline, set_group = self._set_pipeline, self._set_group
+        set_immediates, dispatch = self._set_immediates, self._dispatch
+        for pipeline, handle, group, immediates, size, x, y, z in replay.calls:
+            if pipeline is not current:
+                set_pipeline(compute, handle)
+                current = pipeline
+            set_group(compute, 0, group, 0, null)
+            if size:
+                set_immediates(compute, 0, immediates, size)
+            dispatch(compute, x, y, z)
+        self._pipeline = current
+        self.count += len(replay.calls)
 
     def copy(self, source: Buffer, target: Buffer, size: int, start: int = 0) -> None:
         """Record a copy of `size` bytes of `source` from `start` on to the start of `target`.

@@ -245,16 +245,20 @@ class Dispatch:
         # Buffers are known by id: a buffer that goes takes its groups along (buffer.py).
         key = tuple(map(id, buffers))
         group = self._groups.get(key)
-        return self._create_group(key, buffers) if group is None else group
+        return self._keep_group(key, buffers) if group is None else group
 
-    def _create_group(self, key: tuple[int, ...], buffers: Sequence[Buffer]) -> Any:
-        c = self.pipeline.device.library.c
+    def create_group(self, buffers: Sequence[Buffer]) -> Any:
+        """A bind group that is the caller's to release, before its buffers go."""
         for slot, buffer in zip(self._slots, buffers, strict=True):
             slot.buffer = buffer.handle
-        group = c.wgpuDeviceCreateBindGroup(self.pipeline.device.handle, self._descriptor)
+        device = self.pipeline.device
+        return device.library.c.wgpuDeviceCreateBindGroup(device.handle, self._descriptor)
+
+    def _keep_group(self, key: tuple[int, ...], buffers: Sequence[Buffer]) -> Any:
+        group = self.create_group(buffers)
         if len(self._groups) >= GROUPS_KEPT:
             oldest = next(iter(self._groups))
-            c.wgpuBindGroupRelease(self._groups.pop(oldest))
+            self.pipeline.device.library.c.wgpuBindGroupRelease(self._groups.pop(oldest))
         self._groups[key] = group
         for buffer in buffers:
             if len(buffer.groups) >= 64:

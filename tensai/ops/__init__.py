@@ -14,6 +14,7 @@ from . import (  # noqa: F401  each registers its operations
     conversion,
     elementwise,
     gather,
+    inplace,
     movement,
     normalize,
     products,

@@ -1,0 +1,115 @@
+"""Recorded work that runs again: `with device.record() as program: ...`, `program.replay()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import wgpu_native_py as wgpu
+
+from .memory import Storage
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .gpu import GpuDevice
+
+SUBMIT_AFTER = 256  # dispatches of a replay: recording them is quick, submissions are dear
+
+
+class Program:
+    """The operations of a `record()` block, in order, with the memory they work on."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._steps: list[Callable[[], None]] = []
+        self._ready = False
+
+    def __len__(self) -> int:
+        """Steps that a replay takes."""
+        return len(self._steps)
+
+    def call(self, step: Callable[[], None]) -> None:
+        """Add work that the host does."""
+        self._steps.append(step)
+
+    def finish(self) -> None:
+        """The block has ended."""
+        self._ready = True
+
+    def replay(self) -> None:
+        """Run the recorded work again, on the same memory; returns before it is done.
+
+        Raises DeviceLostError once the device is closed, RuntimeError inside the block itself.
+        """
+        device = self.device
+        device.usable()
+        if not self._ready:
+            raise RuntimeError("the program is still being recorded; replay it after its block")
+        with device.lock:
+            if device.program is not None:
+                device.program.call(self._run)
+            self._run()
+
+    def _run(self) -> None:
+        for step in self._steps:
+            step()
+
+
+class GpuProgram(Program):
+    """A program of dispatches and copies, and of whatever an operation left to the host.
+
+    Memory that is taken while it is recorded belongs to the program: within it, it is used again
+    as it becomes free, and nobody else gets it before the program goes.
+    """
+
+    device: GpuDevice
+
+    def __init__(self, device: GpuDevice) -> None:
+        super().__init__(device)
+        self._replay: wgpu.Replay | None = None  # the dispatches at the end
+        self._held: dict[int, Storage] = {}
+        self._reserve = device.pool.reserve()
+
+    def dispatch(
+        self, dispatch: wgpu.Dispatch, storages: Sequence[Storage], *extra: wgpu.Buffer
+    ) -> None:
+        """Add a dispatch over the buffers of tensors, followed by `extra` ones."""
+        if self._replay is None:
+            self._replay = wgpu.Replay(self.device.native)
+            self._steps.append(self._replayed(self._replay))
+        buffers = [self._hold(storage).buffer for storage in storages]
+        self._replay.add(dispatch, [*buffers, *extra])
+        if len(self._replay) >= SUBMIT_AFTER:
+            self._replay = None
+
+    def copy(self, source: Storage, target: Storage, size: int) -> None:
+        """Add a copy of `size` bytes."""
+        device = self.device
+        first, second = self._hold(source).buffer, self._hold(target).buffer
+        self.call(lambda: device.encoder().copy(first, second, size))
+
+    def call(self, step: Callable[[], None]) -> None:
+        self._replay = None
+        super().call(step)
+
+    def pin(self, storage: Storage) -> None:
+        """Keep memory that the host filled once from being used again within the program."""
+        self._held[id(storage)] = storage
+
+    def finish(self) -> None:
+        self.device.pool.close_reserve(self._reserve)
+        super().finish()
+
+    def _hold(self, storage: Storage) -> Storage:
+        if storage.buffer not in self._reserve:
+            self._held[id(storage)] = storage
+        return storage
+
+    def _replayed(self, replay: wgpu.Replay) -> Callable[[], None]:
+        device = self.device
+
+        def step() -> None:
+            device.encoder().replay(replay)
+            device.recorded(SUBMIT_AFTER)
+
+        return step
