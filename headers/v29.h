@@ -690,11 +690,6 @@ void wgpuComputePassEncoderSetBindGroup(
     WGPUBindGroup group,
     size_t dynamicOffsetCount,
     const uint32_t *dynamicOffsets);
-void wgpuComputePassEncoderSetImmediates(
-    WGPUComputePassEncoder computePassEncoder,
-    uint32_t offset,
-    const void *data,
-    size_t size);
 void wgpuComputePassEncoderSetPipeline(
     WGPUComputePassEncoder computePassEncoder,
     WGPUComputePipeline pipeline);

@@ -35,7 +35,6 @@ class Binding(ABC):
     api: str
     # The names that requests for features use, and the C constants they stand for.
     features: dict[str, str]
-    set_immediates: Any = None  # the C function, where compute passes take immediates
 
     def __init__(self, ffi: Any, c: Any) -> None:
         self.ffi = ffi
@@ -220,17 +219,13 @@ class Binding(ABC):
         descriptor.entries = entries
         return c.wgpuDeviceCreateBindGroupLayout(device, descriptor)
 
-    def pipeline_layout(self, device: Handle, group: Handle, immediate_size: int) -> Handle:
+    def pipeline_layout(self, device: Handle, group: Handle) -> Handle:
         ffi = self.ffi
         groups = ffi.new("WGPUBindGroupLayout[]", [group])
         descriptor = ffi.new("WGPUPipelineLayoutDescriptor *")
         descriptor.bindGroupLayoutCount = 1
         descriptor.bindGroupLayouts = groups
-        self.set_immediate_size(descriptor, immediate_size)
         return self.c.wgpuDeviceCreatePipelineLayout(device, descriptor)
-
-    @abstractmethod
-    def set_immediate_size(self, descriptor: Any, size: int) -> None: ...
 
     def compute_pipeline(
         self, device: Handle, layout: Handle, module: Handle, entry: str, label: str

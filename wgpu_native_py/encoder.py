@@ -33,7 +33,6 @@ class CommandEncoder:
         self._set_pipeline = c.wgpuComputePassEncoderSetPipeline
         self._set_group = c.wgpuComputePassEncoderSetBindGroup
         self._dispatch = c.wgpuComputePassEncoderDispatchWorkgroups
-        self._set_immediates = device.library.binding.set_immediates
 
     def dispatch(self, dispatch: Dispatch, buffers: Sequence[Buffer]) -> None:
         """Record a dispatch over buffers, given in the order of their binding numbers."""
@@ -45,8 +44,6 @@ class CommandEncoder:
             self._set_pipeline(compute, pipeline.handle)
             self._pipeline = pipeline
         self._set_group(compute, 0, dispatch.group(buffers), 0, self._null)
-        if dispatch.immediates_size:
-            self._set_immediates(compute, 0, dispatch.immediates, dispatch.immediates_size)
         x, y, z = dispatch.workgroups
         self._dispatch(compute, x, y, z)
         self.count += 1
@@ -57,15 +54,12 @@ class CommandEncoder:
         if compute is None:
             compute = self._begin_pass(self._null)
         null, current = self._null, self._pipeline
-        set_pipeline, set_group = self._set_pipeline, self._set_group
-        set_immediates, dispatch = self._set_immediates, self._dispatch
-        for pipeline, handle, group, immediates, size, x, y, z in replay.calls:
+        set_pipeline, set_group, dispatch = self._set_pipeline, self._set_group, self._dispatch
+        for pipeline, handle, group, x, y, z in replay.calls:
             if pipeline is not current:
                 set_pipeline(compute, handle)
                 current = pipeline
             set_group(compute, 0, group, 0, null)
-            if size:
-                set_immediates(compute, 0, immediates, size)
             dispatch(compute, x, y, z)
         self._pipeline = current
         self.count += len(replay.calls)

@@ -14,7 +14,6 @@ from .library import Library
 # lists it and then refuses to create a device with it.
 WANTED_FEATURES = (
     "timestamp-query",
-    "immediates",
     "subgroup",
     "subgroup-barrier",
     "shader-f16",

@@ -1,7 +1,7 @@
 """Compute pipelines, and dispatches prepared for recording.
 
-A WGSL source says `var<params> name: Struct;` and never knows how its parameters arrive: as
-immediates where the device has room for them, else in a uniform buffer after the last binding.
+A WGSL source says `var<params> name: Struct;` and never knows how its parameters arrive: in a
+uniform buffer after the last binding. That is one C call a dispatch less than v29's immediates take.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARAMS = re.compile(r"var\s*<\s*params\s*>")
 
 
 def place_params(wgsl: str, declaration: str) -> str:
-    """A source with its `var<params>` declared as, say, "var<immediate>"."""
+    """A source with its `var<params>` declared as, say, "@group(0) @binding(3) var<uniform>"."""
     return _PARAMS.sub(declaration, wgsl)
 
 
@@ -103,12 +103,7 @@ class ComputePipeline:
             )
         self.params_size = params_size
         layout = bindings(wgsl)
-        self.immediates = (
-            0 < params_size <= device.limits["maxImmediateSize"] and "immediates" in device.features
-        )
-        if self.immediates:
-            wgsl = place_params(wgsl, "var<immediate>")
-        elif params_size:
+        if params_size:
             number = layout[-1][0] + 1 if layout else 0
             wgsl = place_params(wgsl, f"@group(0) @binding({number}) var<uniform>")
             layout.append((number, "uniform"))
@@ -127,7 +122,6 @@ class ComputePipeline:
                 f"{device.adapter.info.name} allows "
                 f"{device.limits['maxComputeWorkgroupStorageSize']:,}"
             )
-        immediate_size = params_size if self.immediates else 0
         with device.lock:
             device.check("before a kernel was compiled")
             module = binding.shader_module(device.handle, wgsl, label, checked)
@@ -135,9 +129,7 @@ class ComputePipeline:
                 if device.errors:
                     device.check(f"to compile kernel {label!r}", KernelError)
                 self.group_layout = binding.bind_group_layout(device.handle, layout)
-                self._layout = binding.pipeline_layout(
-                    device.handle, self.group_layout, immediate_size
-                )
+                self._layout = binding.pipeline_layout(device.handle, self.group_layout)
                 self.handle = binding.compute_pipeline(
                     device.handle, self._layout, module, entry, label
                 )
@@ -174,18 +166,15 @@ class Dispatch:
     """A pipeline, its parameters and its workgroup counts.
 
     Everything that does not change between recordings is laid out in C structures once, and the
-    latest bind groups are kept, so that recording costs four C calls and a look-up.
+    latest bind groups are kept, so that recording costs three C calls and a look-up.
     """
 
     __slots__ = (
         "_descriptor",
         "_entries",
         "_groups",
-        "_params",
         "_slots",
         "_uniform",
-        "immediates",
-        "immediates_size",
         "pipeline",
         "workgroups",
     )
@@ -221,15 +210,9 @@ class Dispatch:
         self._descriptor.layout = pipeline.group_layout
         self._descriptor.entryCount = len(numbers)
         self._descriptor.entries = self._entries
-        self._params = self._uniform = None
-        self.immediates = ffi.NULL
-        self.immediates_size = 0
+        self._uniform = None  # the bind groups hold it; this keeps it alive
         buffers = len(numbers)
-        if pipeline.immediates:
-            self._params = ffi.new("char[]", params)
-            self.immediates = self._params
-            self.immediates_size = len(params)
-        elif params:
+        if params:
             uniform = device.create_buffer(len(params) + -len(params) % 16, "uniform")
             device.queue.write(uniform, params)
             buffers -= 1

@@ -16,8 +16,8 @@ class Replay:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        # Of each: pipeline, its handle, bind group, immediates, their size, workgroups.
-        self.calls: list[tuple[Any, Any, Any, Any, int, int, int, int]] = []
+        # Of each: pipeline, its handle, bind group, workgroups.
+        self.calls: list[tuple[Any, Any, Any, int, int, int]] = []
         self._kept: list[tuple[Dispatch, list[Buffer]]] = []
 
     def __len__(self) -> int:
@@ -28,16 +28,7 @@ class Replay:
         pipeline = dispatch.pipeline
         group = dispatch.create_group(buffers)
         self._kept.append((dispatch, list(buffers)))
-        self.calls.append(
-            (
-                pipeline,
-                pipeline.handle,
-                group,
-                dispatch.immediates,
-                dispatch.immediates_size,
-                *dispatch.workgroups,
-            )
-        )
+        self.calls.append((pipeline, pipeline.handle, group, *dispatch.workgroups))
 
     def __del__(self) -> None:
         if not self.device.abandoned:

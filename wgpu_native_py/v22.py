@@ -45,15 +45,14 @@ class BindingV22(Binding):
     def limits(self, adapter: Handle) -> dict[str, int]:
         supported = self.ffi.new("WGPUSupportedLimits *")
         self.c.wgpuAdapterGetLimits(adapter, supported)
-        return {**self.read_limits(supported.limits), "maxImmediateSize": 0}
+        return self.read_limits(supported.limits)
 
     def request_device(
         self, adapter: Handle, features: Sequence[str], limits: dict[str, int], errors: Any
     ) -> tuple[Handle, str]:
         ffi = self.ffi
         required = ffi.new("WGPURequiredLimits *")
-        known = {name: value for name, value in limits.items() if name != "maxImmediateSize"}
-        self.fill_limits(required.limits, known)
+        self.fill_limits(required.limits, limits)
         wanted = self.feature_array(features)
         descriptor = ffi.new("WGPUDeviceDescriptor *")
         descriptor.requiredFeatureCount = len(features)
@@ -86,9 +85,6 @@ class BindingV22(Binding):
         module = self.c.wgpuDeviceCreateShaderModule(device, descriptor)
         del keep_code, keep_label
         return module
-
-    def set_immediate_size(self, descriptor: Any, size: int) -> None:
-        assert size == 0, "v22 has no immediates"
 
     def timestamp_writes(self, queries: Handle, begin: int, end: int) -> Any:
         writes = self.ffi.new("WGPUComputePassTimestampWrites *")

@@ -1,4 +1,4 @@
-"""wgpu-native 29: sized strings, callback infos with a mode, immediates, trusted modules."""
+"""wgpu-native 29: sized strings, callback infos with a mode, subgroups, trusted modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ class BindingV29(Binding):
     features = {
         "timestamp-query": "WGPUFeatureName_TimestampQuery",
         "shader-f16": "WGPUFeatureName_ShaderF16",
-        "immediates": "WGPUNativeFeature_Immediates",
         "subgroup": "WGPUNativeFeature_Subgroup",
         "subgroup-barrier": "WGPUNativeFeature_SubgroupBarrier",
         "float32-atomic": "WGPUNativeFeature_ShaderFloat32Atomic",
@@ -23,7 +22,6 @@ class BindingV29(Binding):
 
     def __init__(self, ffi: Any, c: Any) -> None:
         super().__init__(ffi, c)
-        self.set_immediates = c.wgpuComputePassEncoderSetImmediates
         self._on_device = self.callback("WGPURequestDeviceCallback", self._device_requested)
         self._on_mapped = self.callback("WGPUBufferMapCallback", self._mapped)
         self._on_scope = self.callback("WGPUPopErrorScopeCallback", self._scope_popped)
@@ -118,9 +116,6 @@ class BindingV29(Binding):
             )
         del keep_code, keep_label
         return module
-
-    def set_immediate_size(self, descriptor: Any, size: int) -> None:
-        descriptor.immediateSize = size
 
     def timestamp_writes(self, queries: Handle, begin: int, end: int) -> Any:
         writes = self.ffi.new("WGPUPassTimestampWrites *")
