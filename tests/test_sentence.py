@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 import tensai
 from tensai.errors import ModelError
 from tensai.models import SentenceEncoder
-from tensai.models.fetch import minilm
+from tensai.models.fetch import MINILM, fetch
 
 TOLERANCE = 1e-5  # the largest difference from transformers that counts as right
 
@@ -35,7 +35,7 @@ TINY = ["the cat sat", "a big old dog slept in the sun and then it ran", "", "ca
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    return minilm()
+    return fetch(MINILM)
 
 
 @pytest.fixture(scope="module")
