@@ -65,7 +65,8 @@ def test_long_text_is_cut_where_the_model_says(folder: Path, encoder: SentenceEn
     embeddings = encoder.encode([*same, words[:900], "short"], batch_size=2)
     expected = tinybert.expected(folder, same, 256)
     assert np.abs(embeddings[:2] - expected).max() <= TOLERANCE
-    np.testing.assert_array_equal(embeddings[0], embeddings[1])
+    # But for rounding: a BLAS may treat the rows of a matrix differently.
+    np.testing.assert_allclose(embeddings[0], embeddings[1], atol=1e-6)
     assert np.abs(embeddings[0] - embeddings[2]).max() > 1e-3
 
 
