@@ -72,22 +72,32 @@ class GpuDevice(Device):
             self.pool.recording = True
         return self._encoder
 
-    def recorded(self, enough: int = SUBMIT_AFTER) -> None:
+    def recorded(self) -> None:
         """Called after recording: submits once enough is pending."""
-        if self._encoder is not None and self._encoder.count >= enough and not self._held:
+        if self._encoder is not None and self._encoder.count >= SUBMIT_AFTER and not self._held:
             self.submit()
+
+    def replayed(self, enough: int) -> None:
+        """Called after a replay: has it submitted aside once that many dispatches are pending."""
+        encoder = self._encoder
+        if encoder is not None and encoder.count >= enough and not self._held:
+            self._take_encoder()
+            encoder.submit_aside()
 
     def submit(self) -> None:
         """Submit what is recorded, without waiting for it."""
         with self.lock:
-            encoder, self._encoder = self._encoder, None
-            if encoder is None:
-                return
-            if not self._apart:
-                self.pool.turn += 1
-                self.pool.recording = False
-            encoder.submit()
-            self.native.poll()
+            encoder = self._take_encoder()
+            if encoder is not None:
+                encoder.submit()
+                self.native.poll()
+
+    def _take_encoder(self) -> wgpu.CommandEncoder | None:
+        encoder, self._encoder = self._encoder, None
+        if encoder is not None and not self._apart:
+            self.pool.turn += 1
+            self.pool.recording = False
+        return encoder
 
     @contextmanager
     def batch(self) -> Iterator[None]:

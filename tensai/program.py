@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from .device import Device
     from .gpu import GpuDevice
 
-SUBMIT_AFTER = 256  # dispatches of a replay: recording them is quick, submissions are dear
+LONGEST = 256  # dispatches that are submitted at a time
+ENOUGH = 48  # to be worth a submission at a replay's end
 
 
 class Program:
@@ -79,7 +80,7 @@ class GpuProgram(Program):
             self._steps.append(self._replayed(self._replay))
         buffers = [self._hold(storage).buffer for storage in storages]
         self._replay.add(dispatch, [*buffers, *extra])
-        if len(self._replay) >= SUBMIT_AFTER:
+        if len(self._replay) >= LONGEST:
             self._replay = None
 
     def copy(self, source: Storage, target: Storage, size: int) -> None:
@@ -110,6 +111,10 @@ class GpuProgram(Program):
 
         def step() -> None:
             device.encoder().replay(replay)
-            device.recorded(SUBMIT_AFTER)
+            device.replayed(LONGEST)
 
         return step
+
+    def _run(self) -> None:
+        super()._run()
+        self.device.replayed(ENOUGH)

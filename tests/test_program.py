@@ -189,3 +189,34 @@ def test_a_closed_device_refuses_to_replay() -> None:
         device.close()
         with pytest.raises(tensai.DeviceLostError):
             program.replay()
+
+
+def test_replays_are_submitted_aside_in_order(gpu: tensai.Device) -> None:
+    x = gpu.zeros(8)
+    with gpu.record() as program:
+        for _ in range(60):  # enough for a submission of its own
+            x.add_(1)
+        x.scale_(0.5)
+    value = 30.0
+    for step in range(20):
+        program.replay()
+        value = (value + 60) / 2
+        if step % 3 == 0:  # a host write, and eager work, between submissions
+            x.add_(np.full(8, step, np.float32))
+            value += step
+    np.testing.assert_allclose(x.download(), value, rtol=1e-6)
+
+
+def test_an_error_of_a_submission_aside_is_raised() -> None:
+    with tensai.open() as device:
+        x = device.zeros(8)
+        with device.record() as program:
+            for _ in range(60):
+                x.add_(1)
+        device.synchronize()
+        device.native.errors.append((1, "made up"))
+        program.replay()
+        with pytest.raises(tensai.errors.ValidationError, match="made up"):
+            device.synchronize()
+        program.replay()
+        assert x.tolist() == [120.0] * 8  # what was refused never ran

@@ -47,6 +47,7 @@ class Buffer:
     def read_into(self, target: Any, size: int) -> None:
         """Wait for the queue and copy the first `size` bytes of a "read" buffer into `target`."""
         device = self.device
+        device.settle()
         library = device.library
         padded = size + -size % 4
         reason = library.binding.map_read(device.handle, self.handle, padded)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,9 @@ class Device:
         self.abandoned = False  # in a child after fork: its handles must not be touched
         self.errors = errors
         self._errors_handle = errors_handle  # the callbacks' userdata must outlive the device
+        self._worker: ThreadPoolExecutor | None = None
+        self._pending: Future[None] | None = None  # what the worker is at
+        self._submitter = 0  # the worker's thread
         self.features = library.binding.device_features(handle)
         self.limits = adapter.limits
         self.queue = Queue(self)
@@ -59,8 +63,34 @@ class Device:
 
     # Errors --------------------------------------------------------------------------------
 
+    def aside(self, work: Callable[[], None]) -> None:
+        """Let a thread of its own submit something; settle() waits for it."""
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "wgpu-submit")
+        self._pending = self._worker.submit(self._apart, work)
+
+    def _apart(self, work: Callable[[], None]) -> None:
+        self._submitter = threading.get_ident()
+        work()
+        self.poll()
+
+    def settle(self) -> None:
+        """Wait for what a thread of its own submits, and raise what went wrong there.
+
+        Everything that depends on the queue's order or looks at the errors comes here first.
+        """
+        pending = self._pending
+        if pending is None or self.abandoned or threading.get_ident() == self._submitter:
+            return
+        try:
+            pending.result()
+        finally:
+            if pending.done():  # a Ctrl-C may have ended the wait
+                self._pending = None
+
     def check(self, doing: str, otherwise: type[WgpuError] = ValidationError) -> None:
         """Raise the errors collected since the last look, as one exception of the right type."""
+        self.settle()
         self.library.binding.raise_kept()
         if self.errors or self.lost:
             raise self.take_error(doing, otherwise)
@@ -101,6 +131,7 @@ class Device:
             raise ValueError(f"an error scope is one of {sorted(filters)}, not {kind!r}")
         caught: list[str] = []
         with self.lock:
+            self.settle()
             c.wgpuDevicePushErrorScope(self.handle, filters[kind])
             try:
                 yield caught
@@ -147,12 +178,15 @@ class Device:
     def poll(self, wait: bool = False) -> bool:
         """Let finished work be freed; True when nothing is in flight."""
         self.usable()
+        self.settle()
         return self.library.binding.poll(self.handle, wait)
 
     def close(self) -> None:
         """Release the device. Objects made on it stay valid in memory but can't be used."""
         if self.handle is None:
             return
+        if self._worker is not None and not self.abandoned:
+            self._worker.shutdown()
         handle, self.handle = self.handle, None
         if not self.abandoned:
             self.queue.release()
@@ -186,6 +220,7 @@ class Queue:
 
         `data` is anything with a contiguous buffer interface.
         """
+        self.device.settle()
         ffi = self.device.library.ffi
         view = memoryview(data).cast("B")
         size = view.nbytes

@@ -107,8 +107,20 @@ class CommandEncoder:
 
     def submit(self) -> None:
         """Finish and submit; if anything recorded was refused, raise and submit nothing."""
-        device = self.device
+        self.device.settle()
         self._end_pass()
+        self._submit()
+
+    def submit_aside(self) -> None:
+        """As submit(), in a thread of its own: the library takes longer to finish an encoder than
+        Python takes to record the next one. Errors are raised by the next call that waits for it.
+        """
+        self.device.settle()
+        self._end_pass()
+        self.device.aside(self._submit)
+
+    def _submit(self) -> None:
+        device = self.device
         handle, self._handle = self._handle, None
         commands = device.library.c.wgpuCommandEncoderFinish(handle, self._null)
         device.library.c.wgpuCommandEncoderRelease(handle)

@@ -1,7 +1,7 @@
 """Compute pipelines, and dispatches prepared for recording.
 
 A WGSL source says `var<params> name: Struct;` and never knows how its parameters arrive: in a
-uniform buffer after the last binding. That is one C call a dispatch less than v29's immediates take.
+uniform buffer after the last binding, which is a C call less than v29's immediates take.
 """
 
 from __future__ import annotations
