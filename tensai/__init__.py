@@ -34,16 +34,20 @@ if TYPE_CHECKING:
         TensorFreedError,
     )
     from .opening import adapters, open
+    from .quantized import QuantizedTensor, quantize_q4, quantize_q8
     from .selfcheck import Verdict
     from .tensor import Tensor
 
 # Where each name that is no error lives.
 _HOME = {
     "Device": ".device",
+    "QuantizedTensor": ".quantized",
     "Tensor": ".tensor",
     "Verdict": ".selfcheck",
     "adapters": ".opening",
     "open": ".opening",
+    "quantize_q4": ".quantized",
+    "quantize_q8": ".quantized",
 }
 _MODULES = ("errors", "kernels", "models", "ops")
 
@@ -58,6 +62,7 @@ __all__ = [
     "LibraryNotFoundError",
     "LimitExceededError",
     "OutOfDeviceMemoryError",
+    "QuantizedTensor",
     "ShapeError",
     "TensaiError",
     "Tensor",
@@ -69,6 +74,8 @@ __all__ = [
     "kernels",
     "open",
     "ops",
+    "quantize_q4",
+    "quantize_q8",
 ]
 
 

@@ -19,6 +19,7 @@ from .dtypes import DType, as_dtype, f32, host_array, i32, u32
 from .errors import DeviceLostError, DTypeError, ShapeError
 from .operation import Operation, Result, Spec
 from .program import Program
+from .quantized import QuantizedTensor, upload_packed, upload_quantized
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -149,6 +150,32 @@ class Device(ABC):
         converted = host_array(array, dtype)
         return Tensor(self, self.store(converted), Spec(converted.shape, converted.dtype))
 
+    def upload_q8(self, w: Any, group: int | None = None) -> QuantizedTensor:
+        """A matrix (k, n) as int8, a scale for each column or for each `group` rows of one.
+
+        `w` is an array, or what tensai.quantize_q8 made of one; `x @ result` multiplies with it.
+        """
+        self.usable()
+        return upload_quantized(self, "q8", w, group)
+
+    def upload_q4(self, w: Any, group: int | None = 64) -> QuantizedTensor:
+        """A matrix (k, n) as int4, a scale for each `group` rows of a column.
+
+        `w` is an array, or what tensai.quantize_q4 made of one; `x @ result` multiplies with it.
+        """
+        self.usable()
+        return upload_quantized(self, "q4", w, group)
+
+    def upload_gguf(self, raw: Any, shape: tuple[int, int], kind: str) -> QuantizedTensor:
+        """The blocks of a GGUF file's matrix of `shape` (n, k), kept packed; the result is (k, n).
+
+        `raw` holds exactly its bytes: bytes, an array or a memory map. `kind` is Q8_0, Q4_0, Q4_K,
+        Q5_K, Q6_K, F16, BF16 or F32. Raises ShapeError when the bytes are not as many as that, or
+        k is not whole blocks; DTypeError for another kind.
+        """
+        self.usable()
+        return upload_packed(self, raw, shape, kind)
+
     def empty(self, shape: int | Sequence[int], dtype: Any = f32) -> Tensor:
         """A tensor with unspecified elements."""
         self.usable()
@@ -189,6 +216,10 @@ class Device(ABC):
             dtype = i32 if kind == "b" else like.dtype
         else:
             dtype = like.dtype if kind == "f" else f32
+        return self.constant(value, dtype)
+
+    def constant(self, value: float, dtype: DType) -> Tensor:
+        """A number as a 0-d tensor, kept for the next time."""
         key = (type(value), value, math.copysign(1.0, value), dtype)  # 0.0 == -0.0
         tensor = self._scalars.get(key)
         if tensor is None or tensor._storage is None:
@@ -208,9 +239,10 @@ class Device(ABC):
         with self.upload(x) as a, self.upload(y) as b, ops.matmul(a, b) as product:
             return product.download()
 
-    def embed(self, table: Tensor, indices: Any) -> Tensor:
+    def embed(self, table: Tensor | QuantizedTensor, indices: Any) -> Tensor:
         """Rows of `table` (rows, dim) at integer `indices` of any shape: (*indices.shape, dim).
 
+        Of a packed matrix (k, n), its n rows of k elements as they are stored.
         Indices from the host are checked and raise IndexError when out of range; indices that are
         already a tensor are not, and give rows of NaN there.
         """
@@ -220,11 +252,14 @@ class Device(ABC):
                 array = array.astype(np.int32)
             if array.dtype.kind not in "iu":
                 raise DTypeError(f"[embed] expected integer indices, but got {array.dtype}")
-            rows = table.shape[0] if table.ndim else 0
+            packed = isinstance(table, QuantizedTensor)
+            rows = table.shape[1 if packed else 0] if table.shape else 0
             if array.size and (array.min() < 0 or array.max() >= rows):
                 worst = array.max() if array.max() >= rows else array.min()
                 raise IndexError(f"[embed] index {worst} is out of range for {rows} rows")
             indices = self.upload(array)
+        if isinstance(table, QuantizedTensor):
+            return table.rows(indices)
         return ops.embed(table, indices)
 
     def where(self, condition: Any, a: Any, b: Any) -> Tensor:

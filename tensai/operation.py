@@ -190,9 +190,10 @@ class Probe:
     """A known input for an operation, and how near the kernel must come to the reference.
 
     `tolerance` is relative to the largest finite element of the reference; 0 means exactly equal.
+    An input of None is an optional tensor that is left out.
     """
 
-    inputs: tuple[np.ndarray[Any, Any], ...]
+    inputs: tuple[np.ndarray[Any, Any] | None, ...]
     arguments: dict[str, Any] = field(default_factory=dict)
     tolerance: float = 0.0
 

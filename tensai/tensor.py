@@ -218,7 +218,7 @@ class Tensor:
         return self._reflected("power", other)
 
     def __matmul__(self, other: Any) -> Tensor:
-        return self._binary("matmul", other)
+        return self.matmul(other)
 
     def __rmatmul__(self, other: Any) -> Tensor:
         return self._reflected("matmul", other)

@@ -1,4 +1,4 @@
-"""Recorded programs: a replay does what the block did, on the same memory, whatever else happens."""
+"""Recorded programs: a replay does what the block did, on the same memory, come what may."""
 
 from __future__ import annotations
 

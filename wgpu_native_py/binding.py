@@ -35,6 +35,9 @@ class Binding(ABC):
     api: str
     # The names that requests for features use, and the C constants they stand for.
     features: dict[str, str]
+    # What kernels of every device may use, beyond what both generations have: "packed-dot" is
+    # WGSL's dot4I8Packed.
+    language: frozenset[str] = frozenset()
 
     def __init__(self, ffi: Any, c: Any) -> None:
         self.ffi = ffi
@@ -165,7 +168,7 @@ class Binding(ABC):
 
     def device_features(self, device: Handle) -> set[str]:
         # An unknown feature number is ignored silently, so what was granted is asked for again.
-        return self._features_of(self.c.wgpuDeviceHasFeature, device)
+        return self._features_of(self.c.wgpuDeviceHasFeature, device) | self.language
 
     def _features_of(self, has: Any, owner: Handle) -> set[str]:
         return {

@@ -19,6 +19,7 @@ class BindingV29(Binding):
         "subgroup-barrier": "WGPUNativeFeature_SubgroupBarrier",
         "float32-atomic": "WGPUNativeFeature_ShaderFloat32Atomic",
     }
+    language = frozenset({"packed-dot"})
 
     def __init__(self, ffi: Any, c: Any) -> None:
         super().__init__(ffi, c)

@@ -1,35 +1,11 @@
 // Attention with an online softmax (Milakov and Gimelshein, 2018; Dao et al., 2022): scores are
 // never stored. One workgroup computes {{BQ}} queries of one head, over tiles of {{BK}} positions.
-#include math
-
-struct Params {
-    queries: u32,
-    kv_rows: u32,  // rows of k and v
-    kv_valid: u32,  // of them, those that count
-    heads: u32,
-    kv_heads: u32,
-    dim: u32,  // of a head, at most {{DIM}}
-    causal: u32,
-    window: u32,  // positions that a query sees, 0 for all
-    scale: f32,
-    mask_batch: u32,  // strides of the mask
-    mask_head: u32,
-    mask_query: u32,
-    mask_position: u32,
-    batches: u32,
-}
-var<params> params: Params;
+#include attention_scores
 
 @group(0) @binding(0) var<storage, read> q: array<f32>;
 @group(0) @binding(1) var<storage, read> k: array<f32>;
 @group(0) @binding(2) var<storage, read> v: array<f32>;
-#if MASK
-@group(0) @binding(3) var<storage, read> mask: array<{{MASK_WORD}}>;
-#endif
-@group(0) @binding({{OUT_BINDING}}) var<storage, read_write> out: array<f32>;
-
-// A position that a query does not see scores minus infinity; any other score is at least this.
-const LOWEST: f32 = -3.4028234e38;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
 
 // Rows of four-element vectors; a head's last vector is filled up with zeros.
 var<workgroup> query: array<vec4<f32>, {{BQ_VECTORS}}>;
@@ -39,17 +15,6 @@ var<workgroup> weights: array<f32, {{BQ_BK}}>;
 var<workgroup> row_max: array<f32, {{BQ}}>;
 var<workgroup> row_sum: array<f32, {{BQ}}>;
 var<workgroup> row_scale: array<f32, {{BQ}}>;
-
-fn sees(query_index: u32, position: u32) -> bool {
-    if (query_index >= params.queries || position >= params.kv_valid) {
-        return false;
-    }
-    let last = i32(query_index) + i32(params.kv_valid) - i32(params.queries);
-    if (params.causal != 0u && i32(position) > last) {
-        return false;
-    }
-    return params.window == 0u || i32(position) + i32(params.window) > last;
-}
 
 @compute @workgroup_size(64)
 fn main(
@@ -92,18 +57,10 @@ fn main(
         row_sum[lane] = 0.0;
     }
 
-    // The positions that any query of this block sees.
-    var start = 0u;
-    var end = params.kv_valid;
-    let shift = i32(params.kv_valid) - i32(params.queries);
-    if (params.causal != 0u) {
-        end = u32(clamp(i32(first) + {{BQ}} + shift, 0, i32(end)));
-    }
-    if (params.window != 0u) {
-        start = u32(max(i32(first) + shift + 1 - i32(params.window), 0));
-    }
-    for (var base = start; base < end; base += {{BK}}u) {
-        let count = min({{BK}}u, end - base);
+    let valid = valid_rows(length[0]);
+    let seen = seen_by(first, {{BQ}}u, valid);
+    for (var base = seen.x; base < seen.y; base += {{BK}}u) {
+        let count = min({{BK}}u, seen.y - base);
         workgroupBarrier();
         for (var i = lane; i < count * vectors; i += 64u) {
             let d = i % vectors * 4u;
@@ -119,21 +76,13 @@ fn main(
             let row = i / {{BK}}u;
             let column = i % {{BK}}u;
             var score = -infinity();
-            if (column < count && sees(first + row, base + column)) {
+            if (column < count) {
                 var products = vec4<f32>();
                 for (var d = 0u; d < vectors; d++) {
                     products = fma(query[row * vectors + d], tile[column * vectors + d], products);
                 }
                 score = products.x + products.y + products.z + products.w;
-#if MASK
-                let at = batch * params.mask_batch + head * params.mask_head
-                    + (first + row) * params.mask_query + (base + column) * params.mask_position;
-#if MASK_BOOL
-                score = select(-infinity(), score, mask[at] != 0u);
-#else
-                score += mask[at];
-#endif
-#endif
+                score = finish_score(score, batch, head, first + row, base + column, valid);
             }
             weights[i] = score;
         }

@@ -17,6 +17,7 @@ from . import (  # noqa: F401  each registers its operations
     inplace,
     movement,
     normalize,
+    packed,
     products,
     reduction,
 )

@@ -12,7 +12,18 @@ import numpy as np
 from .. import reference, rules
 from ..dtypes import WGSL, DType, bool_, f16, f32, i32, promote, u32
 from ..errors import ShapeError
-from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
+from ..operation import (
+    FUNCTIONS,
+    Job,
+    Kernel,
+    Probe,
+    Result,
+    Spec,
+    composition,
+    operation,
+    pack,
+)
+from ..quantized import QuantizedTensor
 from ..tensor import Tensor
 from .strided import MAX_AXES, merge_axes
 
@@ -287,12 +298,17 @@ def _check_axes(name: str, a: Tensor, b: Tensor, least: int) -> None:
 
 
 @composition
-def matmul(a: Tensor, b: Any) -> Tensor:
+def matmul(a: Tensor, b: Any, activations: str = "f32") -> Tensor:
     """a @ b with numpy.matmul's shapes: batch axes broadcast, a 1-D operand is a row or column.
 
     (..., m, k) @ (..., k, n) -> (..., m, n), float32 accumulating in float32; integers wrap.
+    b may be a QuantizedTensor, for which `activations` can be "int8" (see ops.linear).
     Raises ShapeError when the inner lengths differ or the batch axes do not broadcast.
     """
+    if isinstance(b, QuantizedTensor):
+        linear = FUNCTIONS["linear"]  # which is made of products like this one
+        made: Tensor = linear(a, b, activations=activations)
+        return made
     if type(a) is not Tensor:
         a = b.device.operand(a, b)
     if type(b) is not Tensor:

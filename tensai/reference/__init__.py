@@ -6,6 +6,7 @@ from .functions import astype, erf, gelu, power, sigmoid, silu
 from .matrix import matmul
 from .movement import embed, strided_copy
 from .normalize import layer_norm, log_softmax, softmax
+from .packed import packed_dequantize, packed_embed, packed_matmul
 from .reduce import argmax, maximum, mean, minimum, total
 
 __all__ = [
@@ -21,6 +22,9 @@ __all__ = [
     "maximum",
     "mean",
     "minimum",
+    "packed_dequantize",
+    "packed_embed",
+    "packed_matmul",
     "power",
     "sigmoid",
     "silu",

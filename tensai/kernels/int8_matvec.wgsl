@@ -1,0 +1,175 @@
+// A row of x, rounded to int8, times a packed matrix. Each workgroup rounds the row for itself, which
+// costs less than a dispatch would, and computes {{PAIRS}} pairs of sums; a subgroup has a pair at a time.
+// Normalizing is a factor on the sums, found on the way.
+#include packed_params
+#include packed_format
+#include int8_round
+
+const LANES = {{LANES}}u;
+
+// Of each half of a block: its codes, and its scale and that times the sum of the codes.
+var<workgroup> x_codes: array<vec4<u32>, {{HALVES}}>;
+var<workgroup> x_factors: array<vec2<f32>, {{HALVES}}>;
+var<workgroup> partial: array<f32, {{LANES}}>;
+
+fn unit_product(
+    row: u32, unit: u32, a: vec4<u32>, b: vec4<u32>, s: vec2<f32>, t: vec2<f32>
+) -> f32 {
+    let w = unit_words(row, unit);
+    let f = factors(row, unit);
+    let offset = f32(CODE_OFFSET);
+#if WHOLE
+    let sum = f32(dot16(w.low, a) + dot16(w.high, b)) * s.x;
+    return f.scale.x * (sum - offset * (s.y + t.y));
+#else
+    let low = f32(dot16(w.low, a)) * s.x - offset * s.y;
+    let high = f32(dot16(w.high, b)) * t.x - offset * t.y;
+    return f.scale.x * low + f.scale.y * high - (f.minimum.x * s.y + f.minimum.y * t.y);
+#endif
+}
+
+@compute @workgroup_size({{LANES}})
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+#if SUBGROUP
+    @builtin(subgroup_size) team_size: u32,
+    @builtin(subgroup_invocation_id) member: u32,
+    @builtin(subgroup_id) team: u32,
+    @builtin(num_subgroups) teams: u32,
+#endif
+) {
+#if SUBGROUP
+#else
+    let team_size = 32u;
+    let member = lane % 32u;
+    let team = lane / 32u;
+    let teams = LANES / 32u;
+#endif
+    let each = select({{PAIRS}}u * 2u, {{PAIRS}}u, params.gate != 0u);
+    let across = (params.columns + each - 1u) / each;
+    let index = group.y * groups.x + group.x;
+    let row = index / across;
+    let number = index % across;
+    if (row >= params.m) {
+        return;
+    }
+    let normalized = (params.flags & 4u) != 0u;
+    var squares = 0.0;
+    for (var block = lane; block < params.width / 8u; block += LANES) {
+        let at = row * params.width + block * 8u;
+        var x0 = x[at];
+        var x1 = x[at + 1u];
+        var x2 = x[at + 2u];
+        var x3 = x[at + 3u];
+        var x4 = x[at + 4u];
+        var x5 = x[at + 5u];
+        var x6 = x[at + 6u];
+        var x7 = x[at + 7u];
+        if (normalized) {
+            squares += dot(x0, x0) + dot(x1, x1) + dot(x2, x2) + dot(x3, x3);
+            squares += dot(x4, x4) + dot(x5, x5) + dot(x6, x6) + dot(x7, x7);
+            x0 *= norm[block * 8u];
+            x1 *= norm[block * 8u + 1u];
+            x2 *= norm[block * 8u + 2u];
+            x3 *= norm[block * 8u + 3u];
+            x4 *= norm[block * 8u + 4u];
+            x5 *= norm[block * 8u + 5u];
+            x6 *= norm[block * 8u + 6u];
+            x7 *= norm[block * 8u + 7u];
+        }
+        let b = rounded(x0, x1, x2, x3, x4, x5, x6, x7);
+        x_codes[block * 2u] = b.low;
+        x_codes[block * 2u + 1u] = b.high;
+        x_factors[block * 2u] = vec2<f32>(b.scale, b.low_sum);
+        x_factors[block * 2u + 1u] = vec2<f32>(b.scale, b.high_sum);
+    }
+#if SUBGROUP
+    squares = subgroupAdd(squares);
+    if (member == 0u) {
+        partial[team] = squares;
+    }
+    workgroupBarrier();
+    var scale = 1.0;
+    if (normalized) {
+        squares = 0.0;
+        for (var other = 0u; other < teams; other++) {
+            squares += partial[other];
+        }
+        scale = 1.0 / sqrt(squares / f32(params.k) + params.eps);
+    }
+#else
+    partial[lane] = squares;
+    workgroupBarrier();
+    for (var width = LANES / 2u; width > 0u; width /= 2u) {
+        if (lane < width) {
+            partial[lane] += partial[lane + width];
+        }
+        workgroupBarrier();
+    }
+    let scale = select(1.0, 1.0 / sqrt(partial[0] / f32(params.k) + params.eps), normalized);
+    workgroupBarrier();
+#endif
+    // Every team makes as many rounds, so that all meet at the barriers there may be.
+    for (var round = 0u; round < {{PAIRS}}u; round += teams) {
+        let pair = number * {{PAIRS}}u + round + team;
+        var column = pair;
+        var first = min(pair, params.columns - 1u);
+        var second = first + params.columns;
+        if (params.gate == 0u) {
+            column = 2u * pair;
+            first = min(column, params.rows - 1u);
+            second = min(column + 1u, params.rows - 1u);
+        }
+        var sum = 0.0;
+        var other_sum = 0.0;
+        let busy = round + team < {{PAIRS}}u && column < params.columns;
+        if (busy) {
+            for (var unit = member; unit < params.units; unit += team_size) {
+                let at = first_quad(unit) / 4u;
+                let next = at + SECOND_HALF / 4u;
+                let a = x_codes[at];
+                let b = x_codes[next];
+                let s = x_factors[at];
+                let t = x_factors[next];
+                sum += unit_product(first, unit, a, b, s, t);
+                other_sum += unit_product(second, unit, a, b, s, t);
+            }
+        }
+#if SUBGROUP
+        sum = subgroupAdd(sum) * scale;
+        other_sum = subgroupAdd(other_sum) * scale;
+#else
+        partial[lane] = sum;
+        workgroupBarrier();
+        for (var width = 16u; width > 0u; width /= 2u) {
+            if (member < width) {
+                partial[lane] += partial[lane + width];
+            }
+            workgroupBarrier();
+        }
+        sum = partial[team * 32u] * scale;
+        workgroupBarrier();
+        partial[lane] = other_sum;
+        workgroupBarrier();
+        for (var width = 16u; width > 0u; width /= 2u) {
+            if (member < width) {
+                partial[lane] += partial[lane + width];
+            }
+            workgroupBarrier();
+        }
+        other_sum = partial[team * 32u] * scale;
+        workgroupBarrier();
+#endif
+        if (busy && member < 2u) {
+            if (params.gate != 0u) {
+                if (member == 0u) {
+                    finish(row, column, sum, other_sum);
+                }
+            } else if (column + member < params.columns) {
+                finish(row, column + member, select(sum, other_sum, member == 1u), 0.0);
+            }
+        }
+    }
+}
