@@ -57,6 +57,32 @@ fn main(
     }
     let normalized = (params.flags & 4u) != 0u;
     var squares = 0.0;
+#if SUBGROUP
+    // Four lanes a block.
+    for (var part = lane; part < params.width / 2u; part += LANES) {
+        let at = row * params.width + part * 2u;
+        var x0 = x[at];
+        var x1 = x[at + 1u];
+        if (normalized) {
+            squares += dot(x0, x0) + dot(x1, x1);
+            x0 *= norm[part * 2u];
+            x1 *= norm[part * 2u + 1u];
+        }
+        var bits = largest_of(max(magnitude(x0), magnitude(x1)));
+        bits = max(bits, subgroupShuffleXor(bits, 1u));
+        bits = max(bits, subgroupShuffleXor(bits, 2u));
+        let found = scale_and_inverse(bits);
+        let c0 = codes_of(x0, found.y);
+        let c1 = codes_of(x1, found.y);
+        var sum = sum_of(c0 + c1);
+        sum += subgroupShuffleXor(sum, 1u);
+        x_codes[part / 2u][(part & 1u) * 2u] = pack4xI8(c0);
+        x_codes[part / 2u][(part & 1u) * 2u + 1u] = pack4xI8(c1);
+        if ((part & 1u) == 0u) {
+            x_factors[part / 2u] = vec2<f32>(found.x, found.x * f32(sum));
+        }
+    }
+#else
     for (var block = lane; block < params.width / 8u; block += LANES) {
         let at = row * params.width + block * 8u;
         var x0 = x[at];
@@ -85,6 +111,7 @@ fn main(
         x_factors[block * 2u] = vec2<f32>(b.scale, b.low_sum);
         x_factors[block * 2u + 1u] = vec2<f32>(b.scale, b.high_sum);
     }
+#endif
 #if SUBGROUP
     squares = subgroupAdd(squares);
     if (member == 0u) {

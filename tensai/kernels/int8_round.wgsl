@@ -15,6 +15,25 @@ fn dot16(a: vec4<u32>, b: vec4<u32>) -> i32 {
     return dot4(a.x, b.x) + dot4(a.y, b.y) + dot4(a.z, b.z) + dot4(a.w, b.w);
 }
 
+fn largest_of(m: vec4<u32>) -> u32 {
+    return max(max(m.x, m.y), max(m.z, m.w));
+}
+
+fn sum_of(codes: vec4<i32>) -> i32 {
+    return codes.x + codes.y + codes.z + codes.w;
+}
+
+// What codes of a block are multiples of, and what elements are multiplied by to find them, for the
+// bits of the block's largest magnitude.
+fn scale_and_inverse(bits: u32) -> vec2<f32> {
+    let largest = bitcast<f32>(bits);
+    if (bits >= 0x7f800000u) {
+        return vec2<f32>(not_a_number(), 0.0);
+    }
+    // Below, the inverse overflows.
+    return vec2<f32>(largest / 127.0, select(127.0 / largest, 0.0, largest < 1e-36));
+}
+
 struct Block {
     low: vec4<u32>,  // the codes, four to a word
     high: vec4<u32>,
@@ -40,17 +59,9 @@ fn rounded(
     // As integers, magnitudes keep their order, and NaN is the largest of all.
     let m0 = max(max(magnitude(x0), magnitude(x1)), max(magnitude(x2), magnitude(x3)));
     let m1 = max(max(magnitude(x4), magnitude(x5)), max(magnitude(x6), magnitude(x7)));
-    let m = max(m0, m1);
-    let bits = max(max(m.x, m.y), max(m.z, m.w));
-    let largest = bitcast<f32>(bits);
-    var scale = largest / 127.0;
-    var inverse = 127.0 / largest;
-    if (bits >= 0x7f800000u) {
-        scale = not_a_number();
-    }
-    if (bits >= 0x7f800000u || largest < 1e-36) {  // below, the inverse overflows
-        inverse = 0.0;
-    }
+    let found = scale_and_inverse(largest_of(max(m0, m1)));
+    let scale = found.x;
+    let inverse = found.y;
     let c0 = codes_of(x0, inverse);
     let c1 = codes_of(x1, inverse);
     let c2 = codes_of(x2, inverse);
@@ -59,13 +70,11 @@ fn rounded(
     let c5 = codes_of(x5, inverse);
     let c6 = codes_of(x6, inverse);
     let c7 = codes_of(x7, inverse);
-    let low = c0 + c1 + c2 + c3;
-    let high = c4 + c5 + c6 + c7;
     return Block(
         vec4<u32>(pack4xI8(c0), pack4xI8(c1), pack4xI8(c2), pack4xI8(c3)),
         vec4<u32>(pack4xI8(c4), pack4xI8(c5), pack4xI8(c6), pack4xI8(c7)),
         scale,
-        scale * f32(low.x + low.y + low.z + low.w),
-        scale * f32(high.x + high.y + high.z + high.w),
+        scale * f32(sum_of(c0 + c1 + c2 + c3)),
+        scale * f32(sum_of(c4 + c5 + c6 + c7)),
     );
 }
