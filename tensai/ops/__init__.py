@@ -15,11 +15,14 @@ from . import (  # noqa: F401  each registers its operations
     elementwise,
     gather,
     inplace,
+    joining,
     movement,
     normalize,
     packed,
+    positions,
     products,
     reduction,
+    sampling,
 )
 
 globals().update(FUNCTIONS)

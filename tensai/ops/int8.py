@@ -134,10 +134,10 @@ def _multiply(job: Job, parts: int, stride_a: int, stride_b: int) -> str:
         lines.append(f"            let sx = scale_a[{part * TILE.bm // 4}u + thread_row];")
         lines.append(f"            let total = sum_a[{part * TILE.bm // 4}u + thread_row];")
         for v in range(2):
-            at = f"[{part * TILE.bn // 4 + v * TILE.bn // 8}u + thread_column]"
-            lines.append(f"            let sw_{v} = scale_b{at};")
+            place = f"[{part * TILE.bn // 4 + v * TILE.bn // 8}u + thread_column]"
+            lines.append(f"            let sw_{v} = scale_b{place};")
             if minima:
-                lines.append(f"            let minimum_{v} = minimum_b{at};")
+                lines.append(f"            let minimum_{v} = minimum_b{place};")
         for row, v in names:
             p = "xyzw"[row]
             scaled = f"vec4<f32>(i_{row}_{v}) * sx.{p} - f32(CODE_OFFSET) * total.{p}"

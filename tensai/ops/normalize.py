@@ -103,3 +103,49 @@ def layer_norm(x: Spec, weight: Spec, bias: Spec, eps: float = 1e-5) -> Result:
                 f"[layer_norm] expected {name} of shape {x.shape[-1:]}, but got {spec.shape}"
             )
     return Result((Spec(x.shape, f32),), (f32, f32, f32), narrowed_to(x.dtype))
+
+
+def _rms_norm(job: Job) -> None:
+    x, weight, *residual = job.inputs
+    length = x.shape[-1]
+    rows = x.size // length
+    params = pack(rows, length, len(residual), float(job.arguments["eps"]))
+    operands = [x, weight, residual[0] if residual else x, job.outputs[0]]
+    job.step("rms_norm", {}, operands, params, rows, _loops(length))
+
+
+def _rms_norm_probes() -> list[Probe]:
+    rng = np.random.default_rng(9)
+    x = (rng.normal(0, 2, (5, 771)) + rng.normal(0, 3, (5, 1))).astype(np.float32)
+    x[3, 5] = np.nan
+    weight = rng.normal(1, 0.5, 771).astype(np.float32)
+    residual = rng.normal(0, 1, x.shape).astype(np.float32)
+    return [Probe((x, weight), {}, 1e-6), Probe((x, weight, residual), {"eps": 0.1}, 1e-6)]
+
+
+@operation(
+    kernels=[Kernel("rms_norm", _rms_norm)],
+    reference=reference.rms_norm,
+    probes=_rms_norm_probes,
+)
+def rms_norm(x: Spec, weight: Spec, eps: float = 1e-6, residual: Spec | None = None) -> Result:
+    """x / sqrt(mean(x^2) + eps) * weight + residual over the last axis (Zhang and Sennrich, 2019).
+
+    weight has the shape (x.shape[-1],), residual that of x.
+    """
+    rules.floats_only("rms_norm", x.dtype, weight.dtype)
+    if not x.shape:
+        raise ShapeError("[rms_norm] expected at least one axis, but got a 0-d tensor")
+    if weight.shape != x.shape[-1:]:
+        raise ShapeError(
+            f"[rms_norm] expected weight of shape {x.shape[-1:]}, but got {weight.shape}"
+        )
+    cast: tuple[np.dtype, ...] = (f32, f32)
+    if residual is not None:
+        rules.floats_only("rms_norm", residual.dtype)
+        if residual.shape != x.shape:
+            raise ShapeError(
+                f"[rms_norm] expected a residual of shape {x.shape}, but got {residual.shape}"
+            )
+        cast = (f32, f32, f32)
+    return Result((Spec(x.shape, f32),), cast, narrowed_to(x.dtype))

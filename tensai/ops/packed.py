@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
 
 from .. import reference
 from ..dtypes import f32, i32, narrowed_to, u32
 from ..errors import DTypeError, ShapeError
 from ..formats import FORMATS
-from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
+from ..operation import Job, Kernel, Result, Spec, composition, operation, pack
 from ..quantized import QuantizedTensor
 from ..tensor import Tensor
 from . import int8
@@ -193,9 +190,7 @@ def linear(
     check_options(n, gate, activations)
     shape = (*x.shape[:-1], n if gate is None else n // 2)
     if residual is not None and residual.shape != shape:
-        raise ShapeError(
-            f"[linear] expected a residual of shape {shape}, but got {residual.shape}"
-        )
+        raise ShapeError(f"[linear] expected a residual of shape {shape}, but got {residual.shape}")
     if not isinstance(weight, QuantizedTensor):
         return _plain_linear(x, weight, bias, norm, eps, residual, gate)
     m = math.prod(x.shape[:-1])

@@ -4,15 +4,19 @@ of every GPU kernel, and what a kernel's probe is compared with."""
 from .attention import attention
 from .functions import astype, erf, gelu, power, sigmoid, silu
 from .matrix import matmul
-from .movement import embed, strided_copy
-from .normalize import layer_norm, log_softmax, softmax
+from .movement import embed, put, strided_copy
+from .normalize import layer_norm, log_softmax, rms_norm, softmax
 from .packed import packed_dequantize, packed_embed, packed_matmul
+from .positions import append_kv, copy_rows, rope
 from .reduce import argmax, maximum, mean, minimum, total
+from .sampling import sample
 
 __all__ = [
+    "append_kv",
     "argmax",
     "astype",
     "attention",
+    "copy_rows",
     "embed",
     "erf",
     "gelu",
@@ -26,6 +30,10 @@ __all__ = [
     "packed_embed",
     "packed_matmul",
     "power",
+    "put",
+    "rms_norm",
+    "rope",
+    "sample",
     "sigmoid",
     "silu",
     "softmax",

@@ -27,3 +27,10 @@ def embed(table: Array, indices: Array) -> Array:
     )
     found[right] = table[indices[right]]
     return found
+
+
+def put(x: Array, part: Array, axis: int, start: int) -> Array:
+    """x with `part` from place `start` of an axis on."""
+    made = x.copy()
+    made[(slice(None),) * axis + (slice(start, start + part.shape[axis]),)] = part
+    return made

@@ -35,3 +35,10 @@ def layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> Array
     centred = wide - wide.mean(axis=-1, keepdims=True)
     variance = np.square(centred).mean(axis=-1, keepdims=True)
     return centred / np.sqrt(variance + eps) * weight + bias
+
+
+def rms_norm(x: Array, weight: Array, eps: float, residual: Array | None) -> Array:
+    """x / sqrt(mean(x^2) + eps) * weight + residual over the last axis."""
+    wide = x.astype(np.float64)
+    scaled = wide / np.sqrt(np.square(wide).mean(axis=-1, keepdims=True) + eps) * weight
+    return scaled if residual is None else scaled + residual
