@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ..device import Device
 from ..errors import ModelError
 from ..tensor import Tensor
-from .files import Array, Settings, Weights
+from .files import Array, Settings
+from .shards import Weights
 
 # What config.json may call the activation -> what it is.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -12,8 +12,9 @@ import numpy as np
 from ..device import Device
 from ..errors import ModelError
 from .bert import BertConfig, BertEncoder
-from .files import Array, Settings, Weights, model_folder, read_json, read_settings, read_tokenizer
+from .files import Array, Settings, model_folder, read_json, read_settings, read_tokenizer
 from .progress import Progress
+from .shards import Weights
 
 POOLINGS = ("mean", "cls")
 TOKENIZED_AT_ONCE = 1024  # sentences
@@ -49,7 +50,7 @@ class SentenceEncoder:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_length)
         self.device = device
-        self._encoder = BertEncoder(self.config, Weights(folder / "model.safetensors"), device)
+        self._encoder = BertEncoder(self.config, Weights(folder), device)
 
     @property
     def dim(self) -> int:
