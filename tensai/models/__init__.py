@@ -1,7 +1,8 @@
-"""Models that run on tensai's tensors: `from tensai.models import SentenceEncoder`."""
+"""Models that run on tensai's tensors: `from tensai.models import load, SentenceEncoder`."""
 
 from __future__ import annotations
 
+from .language import LanguageModel, load
 from .sentence import SentenceEncoder
 
-__all__ = ["SentenceEncoder"]
+__all__ = ["LanguageModel", "SentenceEncoder", "load"]

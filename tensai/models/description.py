@@ -1,0 +1,445 @@
+"""What a decoder-only language model is made of: sizes, norms, positions, names of its tensors.
+
+A `Description` is read from the config.json beside safetensors (`from_config`) or from a GGUF
+file's metadata (`from_metadata`); the decoder knows no architecture by name. Whatever it can't run
+raises ModelError, which names the file and the setting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import ModelError
+from ..ops.positions import frequencies
+from .files import Settings
+
+WIDEST_HEAD = 256  # of tensai's attention
+# What config.json may call the activation -> what it is called in `ops.linear(gate=...)`.
+ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+}
+NUMBER = (float, int)
+
+# What transformers takes where a config.json of this type is silent.
+_GEMMA = {
+    "hidden_activation": "gelu_pytorch_tanh",
+    "head_dim": 256,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "tie_word_embeddings": True,
+    "query_pre_attn_scalar": 256,
+    "sliding_window": 4096,
+}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": {"max_position_embeddings": 2048},
+    "mistral": {
+        "max_position_embeddings": 131_072,
+        "num_key_value_heads": 8,
+        "sliding_window": 4096,
+    },
+    "qwen2": {"max_position_embeddings": 32_768, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3": {
+        "max_position_embeddings": 32_768,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+        "head_dim": 128,
+    },
+    "gemma2": {
+        **_GEMMA,
+        "max_position_embeddings": 8192,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "sliding_window_pattern": 2,
+    },
+    "gemma3_text": {
+        **_GEMMA,
+        "max_position_embeddings": 131_072,
+        "vocab_size": 262_208,
+        "sliding_window_pattern": 6,
+        "rope_theta": 1e6,
+    },
+}
+# What general.architecture is in GGUF -> the same in config.json. Mistral is stored as llama.
+GGUF_ARCHITECTURES = {
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3_text",
+}
+ROPE_FACTORS = "rope_freqs.weight"  # what GGUF divides frequencies by
+LOCAL_THETA = 1e4  # of Gemma 3's layers with a window, where a file does not say
+
+
+@dataclass(frozen=True)
+class Rope:
+    """How a layer turns queries and keys by their position: what `rope_` takes."""
+
+    theta: float
+    scaling: Mapping[str, Any] | None = None
+    style: str = "neox"
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a file calls the tensors. `{}` stands for a layer's number."""
+
+    embedding: str
+    norm: str
+    head: str
+    layer: dict[str, str]
+
+    def of(self, part: str, number: int, kind: str = "weight") -> str:
+        """The tensor `part` ("q", "attention_norm", ...) of a layer; `kind` may be "bias"."""
+        return f"{self.layer[part].format(number)}.{kind}"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A decoder-only transformer with gated feed-forward layers and RMS norms before them.
+
+    `windows` and `ropes` have an entry for each layer; a window of None sees everything.
+    `norm_offset` is what norm weights lack in the file (Gemma's are stored as w - 1).
+    `embedding_scale` multiplies embeddings, `attention_scale` scores; a softcap c makes x to
+    c tanh(x / c). `post_norms`: a norm also behind attention and feed-forward. `context` is the
+    longest sequence that the model was made for. `path` is the file that all this stands in.
+    """
+
+    path: Path
+    architecture: str
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    context: int
+    eps: float
+    activation: str
+    tied: bool
+    attention_scale: float
+    windows: tuple[int | None, ...]
+    ropes: tuple[Rope, ...]
+    names: Names = field(repr=False)
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    post_norms: bool = False
+    norm_offset: float = 0.0
+    embedding_scale: float = 1.0
+    attention_softcap: float | None = None
+    final_softcap: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.head_dim > WIDEST_HEAD or self.head_dim % 2:
+            raise ModelError(
+                f"{self.path}: expected heads of an even size up to {WIDEST_HEAD}, but got "
+                f"{self.head_dim}"
+            )
+        if self.heads % self.kv_heads:
+            raise ModelError(
+                f"{self.path}: expected the {self.kv_heads} key and value heads to divide the "
+                f"{self.heads} heads"
+            )
+
+    @property
+    def layers(self) -> int:
+        return len(self.windows)
+
+    @classmethod
+    def from_config(cls, settings: Settings, tensors: Collection[str]) -> Description:
+        """Of a config.json and the names of the tensors beside it."""
+        if "text_config" in settings.values:  # Gemma 3 that also takes pictures
+            settings = Settings(settings.path, settings.get("text_config", dict))
+        kind = settings.get("model_type", str, "not given")
+        if kind not in DEFAULTS:
+            raise ModelError(
+                f"{settings.path}: model_type is {kind!r}, but tensai runs {', '.join(DEFAULTS)}"
+            )
+        values = {**DEFAULTS[kind], **settings.values}
+        return _from_config(cls, kind, Settings(settings.path, values), tensors)
+
+    @classmethod
+    def from_metadata(cls, settings: Settings, tensors: Collection[str]) -> Description:
+        """Of a GGUF file's metadata and the names of its tensors."""
+        kind = settings.get("general.architecture", str, "not given")
+        if kind not in GGUF_ARCHITECTURES:
+            raise ModelError(
+                f"{settings.path}: general.architecture is {kind!r}, but tensai runs "
+                f"{', '.join(GGUF_ARCHITECTURES)}"
+            )
+        # Below, the keys of an architecture are used without its name in front.
+        own = {key.removeprefix(f"{kind}."): value for key, value in settings.values.items()}
+        return _from_metadata(cls, kind, Settings(settings.path, own), tensors)
+
+
+def _from_config(
+    cls: type[Description], kind: str, settings: Settings, tensors: Collection[str]
+) -> Description:
+    gemma = kind.startswith("gemma")
+    hidden, heads = settings.count("hidden_size"), settings.count("num_attention_heads")
+    layers = settings.count("num_hidden_layers")
+    dim = settings.count("head_dim", hidden // heads or 1)
+    key = "hidden_activation" if gemma else "hidden_act"
+    activation = settings.get(key, str, "silu")
+    if activation not in ACTIVATIONS:
+        raise ModelError(
+            f"{settings.path}: {key} is {activation!r}, but tensai's decoder runs "
+            f"{', '.join(ACTIVATIONS)}"
+        )
+    windows = _windows(kind, settings, layers)
+    scored = float(settings.get("query_pre_attn_scalar", NUMBER, dim)) if gemma else float(dim)
+    bias = kind != "mistral" and settings.get("attention_bias", bool, False)
+    return cls(
+        path=settings.path,
+        architecture=kind,
+        vocabulary=settings.count("vocab_size"),
+        hidden=hidden,
+        intermediate=settings.count("intermediate_size"),
+        heads=heads,
+        kv_heads=settings.count("num_key_value_heads", heads),
+        head_dim=dim,
+        context=settings.count("max_position_embeddings"),
+        eps=float(settings.get("rms_norm_eps", NUMBER, 1e-6)),
+        activation=ACTIVATIONS[activation],
+        tied=settings.get("tie_word_embeddings", bool, False),
+        attention_scale=1 / math.sqrt(scored),
+        windows=windows,
+        ropes=_ropes(kind, settings, windows),
+        names=_folder_names(settings.path, gemma, tensors),
+        qkv_bias=bias or kind == "qwen2",
+        output_bias=bias and kind != "qwen2",
+        mlp_bias=kind == "llama" and settings.get("mlp_bias", bool, False),
+        qk_norm=kind in ("qwen3", "gemma3_text"),
+        post_norms=gemma,
+        norm_offset=float(gemma),
+        embedding_scale=math.sqrt(hidden) if gemma else 1.0,
+        attention_softcap=_optional(settings, "attn_logit_softcapping"),
+        final_softcap=_optional(settings, "final_logit_softcapping"),
+    )
+
+
+def _optional(settings: Settings, key: str) -> float | None:
+    """A number that may be missing or null."""
+    if settings.values.get(key) is None:
+        return None
+    return float(settings.get(key, NUMBER))
+
+
+def _windows(kind: str, settings: Settings, layers: int) -> tuple[int | None, ...]:
+    if settings.values.get("sliding_window") is None:
+        return (None,) * layers
+    window = settings.count("sliding_window")
+    if kind.startswith("qwen") and not settings.get("use_sliding_window", bool, False):
+        return (None,) * layers
+    kinds = settings.values.get("layer_types")
+    if kinds is not None:
+        if not isinstance(kinds, list) or len(kinds) != layers:
+            raise ModelError(f"{settings.path}: expected {layers} layer_types, but got {kinds!r}")
+        unknown = set(map(str, kinds)) - {"sliding_attention", "full_attention"}
+        if unknown:
+            raise ModelError(
+                f"{settings.path}: layer_types has {', '.join(sorted(unknown))}, but tensai's "
+                "decoder runs sliding_attention and full_attention"
+            )
+        return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+    if kind == "mistral":
+        return (window,) * layers
+    if kind.startswith("qwen"):
+        first = settings.get("max_window_layers", int)
+        return tuple(window if number >= first else None for number in range(layers))
+    if kind.startswith("gemma"):
+        return _every(settings.count("sliding_window_pattern"), window, layers)
+    return (None,) * layers
+
+
+def _every(pattern: int, window: int, layers: int) -> tuple[int | None, ...]:
+    """One layer of `pattern` sees everything, the others before it have a window."""
+    return tuple(window if (number + 1) % pattern else None for number in range(layers))
+
+
+def _ropes(kind: str, settings: Settings, windows: Sequence[int | None]) -> tuple[Rope, ...]:
+    """Before its release 5, transformers had rope_theta and rope_scaling; then rope_parameters."""
+    theta = float(settings.get("rope_theta", NUMBER, 1e4))
+    local_theta = float(settings.get("rope_local_base_freq", NUMBER, LOCAL_THETA))
+    new, old = settings.values.get("rope_parameters"), settings.values.get("rope_scaling")
+    if kind == "gemma3_text":
+        kinds = new or {}
+        everything = _rope(settings, kinds.get("full_attention") or old or {}, theta)
+        near = _rope(settings, kinds.get("sliding_attention") or {}, local_theta)
+        return tuple(everything if window is None else near for window in windows)
+    return (_rope(settings, new or old or {}, theta),) * len(windows)
+
+
+def _rope(settings: Settings, values: Any, theta: float) -> Rope:
+    if not isinstance(values, dict):
+        raise ModelError(f"{settings.path}: expected rope settings as an object, not {values!r}")
+    scaling = Settings(settings.path, values)
+    theta = float(scaling.get("rope_theta", NUMBER, theta))
+    if float(scaling.get("partial_rotary_factor", NUMBER, 1.0)) != 1.0:
+        raise ModelError(f"{settings.path}: tensai turns whole heads; partial_rotary_factor is set")
+    kind = scaling.get("rope_type", str, values.get("type") or "default")
+    if kind == "default":
+        return Rope(theta)
+    known = {**values, "rope_type": kind}
+    if kind in ("llama3", "yarn") and not values.get("original_max_position_embeddings"):
+        known["original_max_position_embeddings"] = settings.count("max_position_embeddings")
+    return _checked(settings.path, Rope(theta, known))
+
+
+def _checked(path: Path, rope: Rope) -> Rope:
+    """A rope whose scaling is of a kind that there is, with the numbers that it needs."""
+    try:
+        frequencies(2, rope.theta, rope.scaling)
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{path}: how positions are scaled is wrong: {error}") from error
+    return rope
+
+
+def _folder_names(path: Path, post_norms: bool, tensors: Collection[str]) -> Names:
+    ending = "embed_tokens.weight"
+    # Shortest first: a model with other towers may have more embeddings.
+    found = sorted((name for name in tensors if name.endswith(ending)), key=len)
+    prefix = found[0].removesuffix(ending) if found else "model."
+    heads = [name for name in tensors if name.endswith("lm_head.weight")]
+    parts = {
+        "attention_norm": "input_layernorm",
+        "q": "self_attn.q_proj",
+        "k": "self_attn.k_proj",
+        "v": "self_attn.v_proj",
+        "o": "self_attn.o_proj",
+        "q_norm": "self_attn.q_norm",
+        "k_norm": "self_attn.k_norm",
+        "mlp_norm": "pre_feedforward_layernorm" if post_norms else "post_attention_layernorm",
+        "gate": "mlp.gate_proj",
+        "up": "mlp.up_proj",
+        "down": "mlp.down_proj",
+        "attention_post_norm": "post_attention_layernorm",
+        "mlp_post_norm": "post_feedforward_layernorm",
+    }
+    return Names(
+        embedding=prefix + ending,
+        norm=f"{prefix}norm.weight",
+        head=heads[0] if heads else "lm_head.weight",
+        layer={part: f"{prefix}layers.{{}}.{name}" for part, name in parts.items()},
+    )
+
+
+GGUF_NAMES = Names(
+    embedding="token_embd.weight",
+    norm="output_norm.weight",
+    head="output.weight",
+    layer={
+        part: f"blk.{{}}.{name}"
+        for part, name in {
+            "attention_norm": "attn_norm",
+            "q": "attn_q",
+            "k": "attn_k",
+            "v": "attn_v",
+            "o": "attn_output",
+            "q_norm": "attn_q_norm",
+            "k_norm": "attn_k_norm",
+            "mlp_norm": "ffn_norm",
+            "gate": "ffn_gate",
+            "up": "ffn_up",
+            "down": "ffn_down",
+            "attention_post_norm": "post_attention_norm",
+            "mlp_post_norm": "post_ffw_norm",
+        }.items()
+    },
+)
+
+# GGUF has no setting for these: the sizes of Gemma whose scores are scaled by hidden / heads.
+_WIDE_GEMMAS = {("gemma2", 46), ("gemma3_text", 62)}
+_GGUF_GEMMA_PATTERNS = {"gemma2": 2, "gemma3_text": 6}
+
+
+def _from_metadata(
+    cls: type[Description], kind: str, settings: Settings, tensors: Collection[str]
+) -> Description:
+    architecture = GGUF_ARCHITECTURES[kind]
+    gemma = architecture.startswith("gemma")
+    hidden, heads = settings.count("embedding_length"), settings.count("attention.head_count")
+    layers = settings.count("block_count")
+    dim = settings.count("attention.key_length", hidden // heads or 1)
+    turning = settings.count("rope.dimension_count", dim)
+    if turning != dim:
+        raise ModelError(
+            f"{settings.path}: tensai turns whole heads of {dim} elements, but "
+            f"rope.dimension_count is {turning}"
+        )
+    window = settings.count("attention.sliding_window") if gemma else 0
+    windows: tuple[int | None, ...] = (None,) * layers
+    if gemma:
+        windows = _every(_GGUF_GEMMA_PATTERNS[architecture], window, layers)
+    scored = hidden // heads if (architecture, layers) in _WIDE_GEMMAS else dim
+    return cls(
+        path=settings.path,
+        architecture=architecture,
+        vocabulary=_vocabulary(settings),
+        hidden=hidden,
+        intermediate=settings.count("feed_forward_length"),
+        heads=heads,
+        kv_heads=settings.count("attention.head_count_kv", heads),
+        head_dim=dim,
+        context=settings.count("context_length"),
+        eps=float(settings.get("attention.layer_norm_rms_epsilon", NUMBER)),
+        activation="gelu_tanh" if gemma else "silu",
+        tied=GGUF_NAMES.head not in tensors,
+        attention_scale=1 / math.sqrt(scored),
+        windows=windows,
+        ropes=_gguf_ropes(kind, settings, tensors, windows),
+        names=GGUF_NAMES,
+        qkv_bias=GGUF_NAMES.of("q", 0, "bias") in tensors,
+        output_bias=GGUF_NAMES.of("o", 0, "bias") in tensors,
+        mlp_bias=GGUF_NAMES.of("gate", 0, "bias") in tensors,
+        qk_norm=GGUF_NAMES.of("q_norm", 0) in tensors,
+        post_norms=gemma,
+        embedding_scale=math.sqrt(hidden) if gemma else 1.0,
+        attention_softcap=_optional(settings, "attn_logit_softcapping"),
+        final_softcap=_optional(settings, "final_logit_softcapping"),
+    )
+
+
+def _vocabulary(settings: Settings) -> int:
+    tokens = settings.values.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, list):
+        return len(tokens)
+    return settings.count("vocab_size")
+
+
+def _gguf_ropes(
+    kind: str, settings: Settings, tensors: Collection[str], windows: Sequence[int | None]
+) -> tuple[Rope, ...]:
+    gemma3 = kind == "gemma3"
+    theta = float(settings.get("rope.freq_base", NUMBER, 1e6 if gemma3 else 1e4))
+    # Files of llama-type models have the rows of queries and keys in another order.
+    style = "gptj" if kind == "llama" else "neox"
+    scaling: dict[str, Any] | None = None
+    name = settings.get("rope.scaling.type", str, "none")
+    if name in ("linear", "yarn"):
+        scaling = {"rope_type": name, "factor": float(settings.get("rope.scaling.factor", NUMBER))}
+        if name == "yarn":
+            original = settings.count("rope.scaling.original_context_length")
+            scaling["original_max_position_embeddings"] = original
+    elif name != "none":
+        raise ModelError(
+            f"{settings.path}: positions are scaled by {name!r}, but tensai runs linear and yarn"
+        )
+    if ROPE_FACTORS in tensors:
+        scaling = {"rope_type": "factors"}  # which the decoder reads
+    everything = Rope(theta, scaling, style)
+    if scaling is not None and ROPE_FACTORS not in tensors:
+        _checked(settings.path, everything)
+    if not gemma3:
+        return (everything,) * len(windows)
+    near = Rope(LOCAL_THETA, None, style)
+    return tuple(everything if window is None else near for window in windows)
