@@ -10,6 +10,7 @@ import sys
 COMMANDS = {
     "info": "what was found to compute on, and why it was chosen",
     "demo": "sentence embeddings on this machine, start to end",
+    "run": "generate text with a language model, or chat with it",
     "embed": "sentence embeddings of the lines of a file, as .npy",
 }
 

@@ -384,7 +384,7 @@ def _from_metadata(
     return cls(
         path=settings.path,
         architecture=architecture,
-        vocabulary=_vocabulary(settings),
+        vocabulary=len(settings.get("tokenizer.ggml.tokens", list)),
         hidden=hidden,
         intermediate=settings.count("feed_forward_length"),
         heads=heads,
@@ -407,13 +407,6 @@ def _from_metadata(
         attention_softcap=_optional(settings, "attn_logit_softcapping"),
         final_softcap=_optional(settings, "final_logit_softcapping"),
     )
-
-
-def _vocabulary(settings: Settings) -> int:
-    tokens = settings.values.get("tokenizer.ggml.tokens")
-    if isinstance(tokens, list):
-        return len(tokens)
-    return settings.count("vocab_size")
 
 
 def _gguf_ropes(

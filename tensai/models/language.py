@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,9 @@ def load(
             f"1 to {description.context}"
         )
     if activations is None:
-        activations = "int8" if "packed-dot" in device.features else "f32"
+        # Software adapters have no instructions for it, whatever their language has.
+        fast = "packed-dot" in device.features and not device.info.software
+        activations = "int8" if fast else "f32"
     if activations not in ("f32", "int8"):
         raise ValueError(f'expected activations "f32", "int8" or None, but got {activations!r}')
     name = Path(path).name
@@ -106,7 +108,9 @@ def load(
 def describe(source: TensorSource) -> Description:
     """What the model in these files is made of."""
     if isinstance(source, GGUFFile):
-        return Description.from_metadata(source.settings, source.names())
+        found = Description.from_metadata(source.settings, source.names())
+        rows = source.shape(found.names.embedding)[0]  # of which some may stand for no token
+        return replace(found, vocabulary=rows)
     config = read_settings(source.path.parent / "config.json")
     return Description.from_config(config, source.names())
 

@@ -1,0 +1,185 @@
+"""`tensai run MODEL`: generate text, once or in a chat."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import tensai
+
+from .errors import TensaiError
+from .models import LanguageModel, load
+from .models.fetch import locate
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; 1 when there is no device, or the model or the prompt can't be used."""
+    options = _parser().parse_args(argv)
+    try:
+        prompt = _prompt(options)
+        with tensai.open() as device:
+            model = load(
+                locate(options.model),
+                device,
+                weights="q8" if options.q8 else "q4" if options.q4 else None,
+                activations="f32" if options.exact else None,
+                context=options.context,
+                progress=True,
+            )
+            if prompt is None:
+                _chat(model, options)
+            else:
+                _answer(model, options, prompt)
+    except (TensaiError, ImportError, ValueError) as error:
+        print(f"tensai run: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tensai run",
+        description="Generate text with a language model: the answer to a prompt, or a chat where "
+        "none is given.",
+    )
+    add = parser.add_argument
+    add(
+        "model",
+        metavar="MODEL",
+        help='a GGUF file, a folder with safetensors, or "smollm2" (a small one, fetched once)',
+    )
+    add("--prompt", metavar="TEXT", help="what to answer or go on with (- reads standard input)")
+    add("--system", metavar="TEXT", help="what a chat starts with")
+    add("--raw", action="store_true", help="take the prompt as text to go on with, not as a chat")
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument("--q8", action="store_true", help="quantize weights to 8 bits")
+    weights.add_argument("--q4", action="store_true", help="quantize weights to 4 bits")
+    add("--exact", action="store_true", help="keep activations in float32")
+    add("--max-tokens", metavar="N", type=int, default=256, help="of an answer (default: 256)")
+    add("--context", metavar="N", type=int, help="tokens that there is room for")
+    add(
+        "--temperature",
+        metavar="T",
+        type=float,
+        default=0.0,
+        help="0, the default, always takes the most likely token",
+    )
+    add("--top-k", metavar="N", type=int, help="draw from the N most likely tokens only")
+    add("--top-p", metavar="P", type=float, help="draw from the most likely that share P only")
+    add("--seed", metavar="N", type=int, help="draw the same tokens again")
+    add("--stats", action="store_true", help="print times, rates and memory to standard error")
+    add("--json", action="store_true", help="print the answer and its figures as JSON")
+    return parser
+
+
+def _prompt(options: argparse.Namespace) -> str | None:
+    """The prompt, or None for a chat."""
+    given: str | None = options.prompt
+    if given == "-" or (given is None and not sys.stdin.isatty()):
+        given = sys.stdin.read()
+    if given is None and options.json:
+        raise ValueError("--json needs a --prompt")
+    if given is not None and not given.strip():
+        raise ValueError("the prompt is empty")
+    return given
+
+
+def _answer(model: LanguageModel, options: argparse.Namespace, prompt: str) -> None:
+    raw = options.raw or model.tokenizer.chat_template is None
+    text, interrupted = _stream(
+        model, options, prompt if raw else [*_system(options), _message("user", prompt)]
+    )
+    if options.json:
+        report = {"text": text, "interrupted": interrupted, **figures(model)}
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+    if options.stats:
+        _print_stats(model)
+
+
+def _chat(model: LanguageModel, options: argparse.Namespace) -> None:
+    if model.tokenizer.chat_template is None:
+        raise ValueError(f"{model.tokenizer.path} has no chat template; give a --prompt")
+    print("An empty line or /quit ends the chat; Ctrl-C ends an answer.", file=sys.stderr)
+    messages = _system(options)
+    while True:
+        try:
+            line = input("> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print(file=sys.stderr)
+            return
+        if line in ("", "/quit"):
+            return
+        messages.append(_message("user", line))
+        text, _ = _stream(model, options, messages)
+        messages.append(_message("assistant", text))
+        if options.stats:
+            _print_stats(model)
+
+
+def _stream(model: LanguageModel, options: argparse.Namespace, prompt: Any) -> tuple[str, bool]:
+    """Print an answer as it comes. Ctrl-C ends it with what there is."""
+    pieces: list[str] = []
+    interrupted = False
+    answer: Iterator[str] = model.generate(
+        prompt,
+        options.max_tokens,
+        options.temperature,
+        options.top_k,
+        options.top_p,
+        options.seed,
+    )
+    try:
+        for piece in answer:
+            pieces.append(piece)
+            if not options.json:
+                print(piece, end="", flush=True)
+    except KeyboardInterrupt:
+        interrupted = True
+    if not options.json:
+        print()
+    return "".join(pieces), interrupted
+
+
+def _system(options: argparse.Namespace) -> list[dict[str, str]]:
+    return [] if options.system is None else [_message("system", options.system)]
+
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def figures(model: LanguageModel) -> dict[str, Any]:
+    """Times, rates and memory of the last answer."""
+    timings, memory = model.timings, model.device.memory()
+
+    def rate(tokens: int, seconds: float) -> float | None:
+        return round(tokens / seconds, 2) if seconds and tokens else None
+
+    return {
+        "device": model.device.name,
+        "load_seconds": round(timings.load, 3),
+        "prompt_tokens": timings.prompt_tokens,
+        "prefill_tokens_per_second": rate(timings.prompt_tokens, timings.prefill),
+        "tokens": timings.tokens + 1,
+        "decode_tokens_per_second": rate(timings.tokens, timings.decode),
+        "weight_bytes": model.decoder.nbytes,
+        "memory_bytes": memory["in_use"],
+        "peak_memory_bytes": memory["peak"],
+    }
+
+
+def _print_stats(model: LanguageModel) -> None:
+    found = figures(model)
+    width = max(len(name) for name in found)
+    for name, value in found.items():
+        shown = f"{value:,}" if isinstance(value, (int, float)) else str(value or "-")
+        print(f"{name.replace('_', ' '):{width}}  {shown}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    from .__main__ import main as command
+
+    sys.exit(command(["run", *sys.argv[1:]]))
