@@ -11,6 +11,8 @@ outputs. On a device it is one or two arrays of 32-bit words, `codes` (n, words 
     q4, Q4_0   32 elements in 4 words: word w has elements        see below
                4w..4w+3 in its low nibbles and 16+4w..16+4w+3 in
                its high ones, each a code plus 8
+    Q4_1       as Q4_0, codes from 0                              d and minus the minimum in
+                                                                  float16, a word for each 32
     Q4_K       256 elements in 32 words                           4 words for each 256 elements: d
     Q5_K       256 elements in 40 words: qs, then qh              and dmin in float16, 12 bytes
     Q6_K       256 elements in 52 words: ql, qh, 16 int8 scales   float16, two a word, each 256
@@ -91,6 +93,7 @@ FORMATS = {
         Format("q4", 32, 16),
         Format("Q8_0", 32, 32, 2, ((2, 34),), (0, 2)),
         Format("Q4_0", 32, 16, 2, ((2, 18),), (0, 2)),
+        Format("Q4_1", 32, 16, 4, ((4, 20),), (0, 4)),
         Format("Q4_K", 256, 128, 16, ((16, 144),), (0, 16)),
         Format("Q5_K", 256, 160, 16, ((48, 176), (16, 48)), (0, 16)),
         Format("Q6_K", 256, 208, 2, ((0, 208),), (208, 210)),

@@ -66,7 +66,7 @@ def test_a_gguf_of_the_same_weights(
     assert model.tokenizer.encode("héllo") == load(folder, dev, context=9).tokenizer.encode("héllo")
 
 
-@pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0"])
 def test_kinds_of_gguf_matrices(
     dev: tensai.Device, folders: Any, tmp_path: Path, kind: str
 ) -> None:

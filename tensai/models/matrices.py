@@ -41,7 +41,8 @@ class Matrices:
         if self.weights in ("q8", "q4"):
             return self.weights if coarse else "q8"
         found = {"f16": "F16", "f32": "F32", None: self.source.kind(name)}[self.weights]
-        return "F32" if found == "F64" else found
+        # Kinds that devices have no layout for become ones that hold the same numbers.
+        return {"F64": "F32", "Q5_0": "Q8_0"}.get(found, found)
 
     def check(self, names: Sequence[str], shapes: Sequence[tuple[int, int]], coarse: bool) -> int:
         """The bytes that the matrices will take; ModelError if they are missing or do not fit."""
@@ -76,6 +77,8 @@ class Matrices:
             return self._quantized(names, kind, rows, width)
         if all(self.source.kind(name) == kind for name in names):
             parts = [self.source.raw(name) for name in names]
+        elif kind == "Q8_0":
+            parts = [widened_q5_0(self.source.raw(name)) for name in names]
         else:
             dtype = np.float16 if kind == "F16" else np.float32
             parts = [
@@ -116,3 +119,18 @@ class Matrices:
             self.source.tensor(name, (length,)) for name, length in zip(names, lengths, strict=True)
         ]
         return np.concatenate(parts)
+
+
+def widened_q5_0(raw: Array) -> Array:
+    """Blocks of Q5_0 as blocks of Q8_0 with the same numbers.
+
+    A block of Q5_0 is a float16 scale, the high bits of 32 codes, and their low nibbles: the first
+    16 of them low, the others high; 16 is subtracted.
+    """
+    blocks = raw.reshape(-1, 22)
+    made = np.empty((len(blocks), 34), np.uint8)
+    made[:, :2] = blocks[:, :2]
+    high = np.unpackbits(blocks[:, 2:6], axis=1, bitorder="little")
+    made[:, 2:18] = (blocks[:, 6:] & 15) + 16 * high[:, :16] - 16
+    made[:, 18:] = (blocks[:, 6:] >> 4) + 16 * high[:, 16:] - 16
+    return made.reshape(-1)

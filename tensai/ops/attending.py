@@ -2,112 +2,114 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from typing import Any
 
 import numpy as np
 
 from .. import reference, rules
-from ..dtypes import bool_, f32, narrowed_to
+from ..dtypes import bool_, f32, i32, narrowed_to, u32
 from ..errors import DTypeError, ShapeError
-from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
+from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation
+from ..tensor import Tensor
+from .attending_plans import WIDEST, Split, Tiles, simple
 
-WIDEST = 256
-# For heads up to each size: queries and positions that a workgroup holds at a time. All of it
-# fits 16 KiB, the least that any device has, but for the widest heads.
-BLOCKS = {32: (16, 32), 64: (16, 32), 128: (8, 16), WIDEST: (4, 8)}
+FEW = 8  # queries
+# The first that is wide enough is used.
+TILES = (
+    Tiles(width=64, rows=64, down=8, slice=4, v_rows=16),
+    Tiles(width=128, rows=64, down=8, slice=4, v_rows=16),
+    Tiles(width=WIDEST, rows=32, down=8, slice=4, v_rows=8),
+)
+SPLITS = (Split(rows=1), Split(rows=4), Split(rows=8))
 
 
-def _plan(job: Job) -> None:
-    facts, arguments = job.facts, job.arguments
-    dim = facts["dim"]
-    largest = next(size for size in BLOCKS if dim <= size)
-    queries, positions = BLOCKS[largest]
-    masked = len(job.inputs) > 3
-    values = {
-        "BQ": queries,
-        "BK": positions,
-        "DIM": largest,
-        "BQ_VECTORS": queries * largest // 4,
-        "BK_VECTORS": positions * largest // 4,
-        "BQ_BK": queries * positions,
-        "MASK": masked,
-        "MASK_BOOL": masked and job.inputs[3].dtype == bool_,
-        "MASK_WORD": "u32" if masked and job.inputs[3].dtype == bool_ else "f32",
-        "OUT_BINDING": len(job.inputs),
-    }
-    mask_strides = (0, 0, 0, 0)
-    if masked:
-        target = (facts["batch"], facts["heads"], facts["queries"], facts["kv_rows"])
-        shape = job.inputs[3].shape
-        mask_strides = rules.broadcast_strides(shape, target)  # type: ignore[assignment]
-    params = pack(
-        facts["queries"],
-        facts["kv_rows"],
-        facts["kv_valid"],
-        facts["heads"],
-        facts["kv_heads"],
-        dim,
-        int(bool(arguments["causal"])),
-        facts["window"],
-        float(facts["scale"]),
-        *mask_strides,
-        facts["batch"],
+def _tiles(number: int) -> Kernel:
+    tiles = TILES[number]
+    narrower = TILES[number - 1].width if number else 0
+
+    def fits(job: Job) -> bool:
+        return job.facts["dim"] > narrower and tiles.fits(job)
+
+    return Kernel(
+        f"attention_tiles_{tiles.width}",
+        tiles.plan,
+        fits=fits,
+        worth=lambda job: job.facts["queries"] > FEW,
     )
-    blocks = -(-facts["queries"] // queries)
-    groups = blocks * facts["heads"] * facts["batch"]
-    # Of each tile: two loads, the scores, the weights twice, and the sums over v.
-    vectors = -(-dim // 4)
-    loads = 2 * (-(-positions * vectors // 64) + 1)
-    scores = (-(-queries * positions // 64) + 1) * (vectors + 1)
-    sums = (-(-queries * vectors // 64) + 1) * (positions + 1)
-    tiles = -(-facts["kv_valid"] // positions) + 1
-    loops = tiles * (1 + loads + scores + 2 * positions + sums)
-    job.step("attention", values, [*job.inputs, *job.outputs], params, groups, loops)
+
+
+def _split(number: int) -> Kernel:
+    split = SPLITS[number]
+    fewer = SPLITS[number - 1].rows if number else 0
+
+    def fits(job: Job) -> bool:
+        return job.facts["queries"] <= FEW and split.fits(job)
+
+    def worth(job: Job) -> bool:
+        rows = job.facts["queries"] * job.facts["heads"] // job.facts["kv_heads"]
+        return rows > fewer and (rows <= split.rows or number == len(SPLITS) - 1)
+
+    return Kernel(f"attention_split_{split.rows}", split.plan, fits=fits, worth=worth)
 
 
 def _probes() -> list[Probe]:
     rng = np.random.default_rng(19)
     made = []
-    for dim, mask in itertools.product((21, 60, 102, 199), ("none", "bool", "add")):
-        q = rng.normal(0, 1, (2, 19, 4 * dim)).astype(np.float32)
-        k, v = rng.normal(0, 1, (2, 2, 45, 2 * dim)).astype(np.float32)
-        v[:, 41:] = np.nan  # beyond kv_length
-        options = {"heads": 4, "kv_heads": 2, "kv_length": 41}
-        if mask == "none":
-            made.append(Probe((q, k, v), {**options, "causal": True, "window": 9}, 5e-6))
-            made.append(Probe((q, k, v), {**options, "scale": 0.05}, 5e-6))
-            continue
-        seen = rng.integers(0, 3, (2, 1, 19, 45)) > 0
-        seen[1, 0, 4] = False  # a query that sees nothing
-        added = np.where(seen, rng.normal(0, 1, seen.shape), -np.inf).astype(np.float32)
-        made.append(Probe((q, k, v, seen if mask == "bool" else added), options, 5e-6))
+
+    def add(queries: int, rows: int, dim: int, mask: str = "", **options: Any) -> None:
+        """Two batches of four heads, two of k and v; the last rows of those do not count."""
+        valid = rows - 4
+        q = rng.normal(0, 1, (2, queries, 4 * dim)).astype(np.float32)
+        k, v = rng.normal(0, 1, (2, 2, rows, 2 * dim)).astype(np.float32)
+        v[:, valid:] = np.nan
+        v[1, valid - 2, 0] = np.nan  # which not everybody sees
+        inputs = [q, k, v, np.array(valid, np.uint32 if mask else np.int32)]
+        if mask:
+            seen = rng.integers(0, 3, (2, 1, queries, rows)) > 0
+            seen[1, 0, queries // 2] = False  # a query that sees nothing
+            added = np.where(seen, rng.normal(0, 1, seen.shape), -np.inf).astype(np.float32)
+            inputs.append(seen if mask == "bool" else added)
+        made.append(Probe(tuple(inputs), {"heads": 4, "kv_heads": 2, **options}, 5e-6))
+
+    for dim in (21, 62, 102, 199):
+        add(19, 45, dim, causal=True, window=9)
+        add(19, 45, dim, "bool", softcap=2.0)
+    for dim in (60, 100, 200):
+        add(75, 150, dim, "added", scale=0.05)
+        add(75, 150, dim, causal=True, window=80)
+    for queries, rows, dim in ((1, 300, 60), (5, 300, 200), (7, 60, 128)):
+        add(queries, rows, dim, causal=True, softcap=2.0)
+        add(queries, rows, dim, "bool", window=200)
+        add(queries, rows, dim, "added", scale=0.05)
     return made
 
 
-@operation(kernels=[Kernel("attention", _plan)], reference=reference.attention, probes=_probes)
-def attention(
+@operation(
+    kernels=[
+        *map(_split, range(len(SPLITS))),
+        *map(_tiles, range(len(TILES))),
+        Kernel("attention", simple),
+    ],
+    reference=reference.attention,
+    probes=_probes,
+    name="attention",
+    method=False,
+)
+def attend(
     q: Spec,
     k: Spec,
     v: Spec,
+    kv_length: Spec,
+    mask: Spec | None = None,
     heads: int = 1,
     kv_heads: int | None = None,
     causal: bool = False,
     scale: float | None = None,
-    kv_length: int | None = None,
     window: int | None = None,
-    mask: Spec | None = None,
+    softcap: float | None = None,
 ) -> Result:
-    """softmax(scale q k^T + mask) v for each head (Vaswani et al., 2017), never storing scores.
-
-    q is (batch, queries, heads * dim), k and v are (batch, rows, kv_heads * dim), all float32 or
-    float16; batch may be left out. The result has q's shape. kv_heads (default heads) must divide
-    heads: each serves heads / kv_heads of them. scale defaults to 1 / sqrt(dim). Only the first
-    kv_length rows of k and v count; those beyond, NaN included, never reach the result. With
-    causal, query i sees positions up to i + (kv_length - queries); with window, only the last
-    `window` of them. mask, bool (True may attend) or float32 (added to the scores), broadcasts to
-    (batch, heads, queries, rows). A query that sees nothing gives zeros.
-    """
+    """Attention over as many rows of k and v as the one element of kv_length says."""
     rules.floats_only("attention", q.dtype, k.dtype, v.dtype)
     if len(q.shape) not in (2, 3) or len(k.shape) != len(q.shape) or k.shape != v.shape:
         raise ShapeError(
@@ -137,23 +139,29 @@ def attention(
     if dim > WIDEST:
         raise ShapeError(f"[attention] expected heads of at most {WIDEST}, but got {dim}")
     queries, rows = q.shape[-2], k.shape[-2]
-    valid = rows if kv_length is None else rules.integer("attention", "kv_length", kv_length)
-    if not 0 <= valid <= rows:
-        raise ShapeError(f"[attention] expected kv_length from 0 to {rows}, but got {valid}")
+    if kv_length.size != 1:
+        raise ShapeError(
+            f"[attention] expected a kv_length of one element, but got {kv_length.shape}"
+        )
+    if kv_length.dtype not in (i32, u32):
+        raise DTypeError(
+            f"[attention] expected a kv_length of int32 or uint32, not {kv_length.dtype}"
+        )
     if window is not None and rules.integer("attention", "window", window) < 1:
         raise ShapeError(f"[attention] expected a window of at least 1, but got {window}")
+    if softcap is not None and not 0 < softcap < math.inf:
+        raise ShapeError(f"[attention] expected a softcap above 0, but got {softcap}")
     facts = {
         "batch": batch,
         "queries": queries,
         "kv_rows": rows,
-        "kv_valid": valid,
         "heads": heads,
         "kv_heads": kv_heads,
         "dim": dim,
         "window": min(window or 0, queries + rows),  # a wider one hides nothing either
         "scale": 1 / math.sqrt(max(dim, 1)) if scale is None else scale,
     }
-    cast: tuple[np.dtype, ...] = (f32, f32, f32)
+    cast: tuple[np.dtype, ...] = (f32, f32, f32, kv_length.dtype)
     if mask is not None:
         if mask.dtype not in (bool_, f32):
             raise DTypeError(f"[attention] expected a mask of bool or float32, not {mask.dtype}")
@@ -164,3 +172,47 @@ def attention(
             )
         cast = (*cast, mask.dtype)
     return Result((Spec(q.shape, f32),), cast, narrowed_to(q.dtype), facts)
+
+
+@composition
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    heads: int = 1,
+    kv_heads: int | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    kv_length: int | Tensor | None = None,
+    window: int | None = None,
+    mask: Tensor | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """softmax(scale q k^T + mask) v for each head (Vaswani et al., 2017), never storing scores.
+
+    q is (batch, queries, heads * dim), k and v are (batch, rows, kv_heads * dim), all float32 or
+    float16; batch may be left out. The result has q's shape. kv_heads (default heads) must divide
+    heads: each serves heads / kv_heads of them. scale defaults to 1 / sqrt(dim).
+
+    Only the first kv_length rows of k and v count; those beyond, NaN included, never reach the
+    result. A kv_length that is an int32 or uint32 tensor of one element is read on the device, so
+    that recorded work follows it; there a negative one counts as 0, and one beyond the rows as all
+    of them. With causal, query i sees positions up to i + (kv_length - queries); with window, only
+    the last `window` of them. mask, bool (True may attend) or float32 (added to the scores),
+    broadcasts to (batch, heads, queries, rows). softcap turns scores, before the mask, into
+    softcap tanh(score / softcap) (Gemma 2). A query that sees nothing gives zeros.
+
+    Raises ShapeError for shapes and numbers that do not fit, DTypeError for other dtypes.
+    """
+    like = next((given for given in (q, k, v) if type(given) is Tensor), None)
+    if like is None:
+        raise DTypeError(f"[attention] expected tensors, but got {type(q).__name__}")
+    if type(kv_length) is not Tensor:
+        shape = k.shape if type(k) is Tensor else np.shape(k)
+        rows = shape[-2] if len(shape) > 1 else 0
+        valid = rows if kv_length is None else rules.integer("attention", "kv_length", kv_length)
+        if not 0 <= valid <= rows:
+            raise ShapeError(f"[attention] expected kv_length from 0 to {rows}, but got {valid}")
+        # A tensor too, so that one plan serves every length.
+        kv_length = like.device.constant(valid, i32)
+    return attend(q, k, v, kv_length, mask, heads, kv_heads, causal, scale, window, softcap)

@@ -9,6 +9,7 @@ from ..formats import FORMATS
 from ..operation import Job, Kernel, Operand, pack
 from .packed_kernels import (
     MATVEC_ROWS,
+    MINIMA,
     format_values,
     prepared,
     product_params,
@@ -31,7 +32,7 @@ def _whole(job: Job) -> bool:
     kind, group = job.arguments["kind"], job.arguments["group"]
     if FORMATS[kind].grouped:
         return bool(group % 32 == 0 or group >= job.facts["k"])
-    return not kind.endswith("_K")
+    return not kind.endswith("_K") and kind not in MINIMA
 
 
 def _values(job: Job, fast_halves: bool) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def _matmul(job: Job, fast_halves: bool) -> None:
 
 def _multiply(job: Job, parts: int, stride_a: int, stride_b: int) -> str:
     """A step, unrolled: for each part of it that shares scales, integer sums, then their scaling."""
-    minima = job.arguments["kind"] in ("Q4_K", "Q5_K")
+    minima = job.arguments["kind"] in MINIMA
     names = [(row, vector) for row in range(TILE.tm) for vector in range(2)]
     lines = []
     for part in range(parts):

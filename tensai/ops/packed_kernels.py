@@ -10,6 +10,7 @@ from ..operation import Job, Kernel, Operand, pack
 from .products import Tile
 
 GATES = {None: 0, "silu": 1, "gelu_tanh": 2}
+MINIMA = ("Q4_1", "Q4_K", "Q5_K")  # kinds that subtract something from scaled codes
 MATVEC_ROWS = 8  # rows of x up to which lanes go along k
 LANES = 64  # of a workgroup that does
 
@@ -30,7 +31,7 @@ def format_values(job: Job, fast_halves: bool = False) -> dict[str, Any]:
     """The template values of packed_format.wgsl."""
     made = FORMATS[job.arguments["kind"]]
     kind, quads = made.kind, made.quads
-    minima = kind in ("Q4_K", "Q5_K")
+    minima = kind in MINIMA
     places = [f"first + {i}u" if i < 4 else f"first + {i - 4}u + SECOND_HALF" for i in range(quads)]
 
     def lines(pattern: str, indent: int = 8) -> str:
@@ -48,10 +49,11 @@ def format_values(job: Job, fast_halves: bool = False) -> dict[str, Any]:
         "SCALED": made.integers and not _ragged(job),
         "MINIMA": minima,
         "CONTIGUOUS": not kind.endswith("_K"),
-        "SCALES": "vec4<u32>" if minima else "u32",
+        "SCALES": "vec4<u32>" if kind in ("Q4_K", "Q5_K") else "u32",
         "BYTES": kind in ("q8", "Q8_0"),
-        "NIBBLES": kind in ("q4", "Q4_0"),
-        "Q45_K": minima,
+        "NIBBLES": kind in ("q4", "Q4_0", "Q4_1"),
+        "Q4_1": kind == "Q4_1",
+        "Q45_K": kind in ("Q4_K", "Q5_K"),
         "HIGH_BITS": kind == "Q5_K",
         "Q6_K": kind == "Q6_K",
         "F32": kind == "F32",
@@ -165,9 +167,7 @@ def _matvec(job: Job, subgroup: bool, fast_halves: bool) -> None:
     each = rows // 2 if job.arguments["gate"] else rows
     groups = -(-job.facts["m"] // m) * -(-job.facts["columns"] // each)
     loops = -(-units(job) // LANES) * (m + 1) + 3 * LANES
-    job.step(
-        "packed_matvec", values, _bound(job, x), product_params(job, normalize), groups, loops
-    )
+    job.step("packed_matvec", values, _bound(job, x), product_params(job, normalize), groups, loops)
 
 
 def _tiled(job: Job, tile: Tile, fast_halves: bool) -> None:
@@ -234,8 +234,7 @@ def _tile_kernel(name: str, tile: Tile, enough: int, exact: bool) -> Kernel:
     def worth(job: Job) -> bool:
         m, n = job.facts["m"], job.facts["n"]
         return m > MATVEC_ROWS and (
-            not enough
-            or (m >= tile.bm * 0.75 and -(-m // tile.bm) * -(-n // tile.bn) >= enough)
+            not enough or (m >= tile.bm * 0.75 and -(-m // tile.bm) * -(-n // tile.bn) >= enough)
         )
 
     return Kernel(

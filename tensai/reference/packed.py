@@ -105,18 +105,22 @@ def _q6_k(codes: Array, scales: Array) -> Array:
     return (values.reshape(count, 16, 16).astype(np.float32) - 32) * factors[..., None]
 
 
+def _q4_1(codes: Array, scales: Array) -> Array:
+    values = (_nibbles(codes) + 8) * _halves(scales, 0) + _halves(scales, 2)
+    return values.astype(np.float32)
+
+
 _BLOCKS: dict[str, Callable[[Array, Array], Array]] = {
     "Q8_0": _q8_0,
     "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
     "Q4_K": _q4_k,
     "Q5_K": _q5_k,
     "Q6_K": _q6_k,
 }
 
 
-def packed_dequantize(
-    codes: Array, scales: Array | None, kind: str, k: int, group: int
-) -> Array:
+def packed_dequantize(codes: Array, scales: Array | None, kind: str, k: int, group: int) -> Array:
     """The matrix (k, n), float32."""
     return unpack(codes, scales, kind, k, group).T
 
