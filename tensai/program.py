@@ -26,7 +26,7 @@ class Program:
         self._ready = False
 
     def __len__(self) -> int:
-        """Steps that a replay takes."""
+        """Steps of a replay: dispatches, copies, and what the host computes."""
         return len(self._steps)
 
     def call(self, step: Callable[[], None]) -> None:
@@ -68,8 +68,12 @@ class GpuProgram(Program):
     def __init__(self, device: GpuDevice) -> None:
         super().__init__(device)
         self._replay: wgpu.Replay | None = None  # the dispatches at the end
+        self._dispatches = self._runs = 0  # runs of dispatches are a step each
         self._held: dict[int, Storage] = {}
         self._reserve = device.pool.reserve()
+
+    def __len__(self) -> int:
+        return super().__len__() - self._runs + self._dispatches
 
     def dispatch(
         self, dispatch: wgpu.Dispatch, storages: Sequence[Storage], *extra: wgpu.Buffer
@@ -78,8 +82,10 @@ class GpuProgram(Program):
         if self._replay is None:
             self._replay = wgpu.Replay(self.device.native)
             self._steps.append(self._replayed(self._replay))
+            self._runs += 1
         buffers = [self._hold(storage).buffer for storage in storages]
         self._replay.add(dispatch, [*buffers, *extra])
+        self._dispatches += 1
         if len(self._replay) >= LONGEST:
             self._replay = None
 

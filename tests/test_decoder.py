@@ -103,7 +103,7 @@ def test_chunks_and_steps_agree(
     close(model.logits(IDS), whole, 1e-5)
     first = tokens(model, IDS, 20)
     monkeypatch.undo()
-    model._known = []
+    model.forget()
     assert tokens(model, IDS, 20) == first
 
 
@@ -116,12 +116,12 @@ def test_the_cache_is_used_again(dev: tensai.Device, folders: Any) -> None:
     longer = [*IDS, *first[:9], 5, 6]  # a chat goes on
     again = tokens(model, longer, 10)
     assert model.timings.prompt_tokens <= 3
-    model._known = []
+    model.forget()
     assert tokens(model, longer, 10) == again
     other = [*IDS[:20], 1, 2, 3]
     made = tokens(model, other, 10)
     assert model.timings.prompt_tokens == 3
-    model._known = []
+    model.forget()
     assert tokens(model, other, 10) == made
 
 

@@ -17,6 +17,12 @@ var<workgroup> scale_b: array<vec4<f32>, {{B_FACTORS}}>;
 var<workgroup> minimum_b: array<vec4<f32>, {{B_FACTORS}}>;
 #endif
 
+#if MINIMA
+const SUM_FACTOR = 1.0;
+#else
+const SUM_FACTOR = -f32(CODE_OFFSET);
+#endif
+
 // Where the codes of half `i` of 4 in a step lie in a row of x, in vec4s.
 fn half_of(step: u32, i: u32) -> u32 {
     let unit = min(step * 2u + i / 2u, params.units - 1u);
@@ -28,7 +34,7 @@ fn load_codes(first_row: u32, step: u32, i: u32) -> vec4<u32> {
     return bitcast<vec4<u32>>(x[row * params.width / 4u + half_of(step, i & 3u)]);
 }
 
-// Scale and sum of half `part` (of a whole unit where both share them); none past the end.
+// Scale and sum (or what an offset of the matrix's codes takes off) of half `part` (of a whole unit where both share them); none past the end.
 fn load_factors(first_row: u32, step: u32, row: u32, part: u32) -> vec2<f32> {
     let at = min(first_row + row, params.m - 1u) * (params.width / 8u);
 #if WHOLE
@@ -76,14 +82,16 @@ fn main(
         let place_a = lane / 4u & 3u;
 {{PUT_A}}
         scale_a[(lane / {{BM}}u) * {{BM_4}}u + (lane % {{BM}}u) / 4u][lane & 3u] = factors_0.x;
-        sum_a[(lane / {{BM}}u) * {{BM_4}}u + (lane % {{BM}}u) / 4u][lane & 3u] = factors_0.y;
+        sum_a[(lane / {{BM}}u) * {{BM_4}}u + (lane % {{BM}}u) / 4u][lane & 3u] =
+            factors_0.y * SUM_FACTOR;
         put(unit_b * {{B_STRIDE}}u * 8u + row_b / 4u, row_b & 3u, words.low);
         put(unit_b * {{B_STRIDE}}u * 8u + {{B_STRIDE}}u * 4u + row_b / 4u, row_b & 3u, words.high);
 #if WHOLE
         scale_b[unit_b * {{BN_4}}u + row_b / 4u][row_b & 3u] = factors_b.scale.x;
 #else
         scale_a[(lane / {{BM}}u + 2u) * {{BM_4}}u + (lane % {{BM}}u) / 4u][lane & 3u] = factors_1.x;
-        sum_a[(lane / {{BM}}u + 2u) * {{BM_4}}u + (lane % {{BM}}u) / 4u][lane & 3u] = factors_1.y;
+        sum_a[(lane / {{BM}}u + 2u) * {{BM_4}}u + (lane % {{BM}}u) / 4u][lane & 3u] =
+            factors_1.y * SUM_FACTOR;
         scale_b[unit_b * 2u * {{BN_4}}u + row_b / 4u][row_b & 3u] = factors_b.scale.x;
         scale_b[(unit_b * 2u + 1u) * {{BN_4}}u + row_b / 4u][row_b & 3u] = factors_b.scale.y;
 #if MINIMA

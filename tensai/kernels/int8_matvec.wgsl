@@ -12,11 +12,31 @@ var<workgroup> x_codes: array<vec4<u32>, {{HALVES}}>;
 var<workgroup> x_factors: array<vec2<f32>, {{HALVES}}>;
 var<workgroup> partial: array<f32, {{LANES}}>;
 
-fn unit_product(
-    row: u32, unit: u32, a: vec4<u32>, b: vec4<u32>, s: vec2<f32>, t: vec2<f32>
+// A unit of a row of the matrix, on its way.
+struct Loaded {
+    words: Words,
+    factors: Factors,
+}
+
+fn load(row: u32, unit: u32) -> Loaded {
+    let at = min(unit, params.units - 1u);
+    return Loaded(unit_words(row, at), factors(row, at));
+}
+
+// The rows of the matrix for pair `pair` of sums: with a gate, rows that belong together.
+fn rows_of(pair: u32) -> vec2<u32> {
+    if (params.gate == 0u) {
+        return min(vec2<u32>(2u * pair, 2u * pair + 1u), vec2<u32>(params.rows - 1u));
+    }
+    let row = min(pair, params.columns - 1u);
+    return vec2<u32>(row, row + params.columns);
+}
+
+fn product_of(
+    loaded: Loaded, a: vec4<u32>, b: vec4<u32>, s: vec2<f32>, t: vec2<f32>
 ) -> f32 {
-    let w = unit_words(row, unit);
-    let f = factors(row, unit);
+    let w = loaded.words;
+    let f = loaded.factors;
     let offset = f32(CODE_OFFSET);
 #if WHOLE
     let sum = f32(dot16(w.low, a) + dot16(w.high, b)) * s.x;
@@ -55,6 +75,10 @@ fn main(
     if (row >= params.m) {
         return;
     }
+    // What is needed first is on its way while the row of x is rounded, and so on.
+    var rows = rows_of(number * {{PAIRS}}u + team);
+    var first = load(rows.x, member);
+    var second = load(rows.y, member);
     let normalized = (params.flags & 4u) != 0u;
     var squares = 0.0;
 #if SUBGROUP
@@ -141,13 +165,11 @@ fn main(
     // Every team makes as many rounds, so that all meet at the barriers there may be.
     for (var round = 0u; round < {{PAIRS}}u; round += teams) {
         let pair = number * {{PAIRS}}u + round + team;
-        var column = pair;
-        var first = min(pair, params.columns - 1u);
-        var second = first + params.columns;
-        if (params.gate == 0u) {
-            column = 2u * pair;
-            first = min(column, params.rows - 1u);
-            second = min(column + 1u, params.rows - 1u);
+        let column = select(pair, 2u * pair, params.gate == 0u);
+        if (round > 0u) {
+            rows = rows_of(pair);
+            first = load(rows.x, member);
+            second = load(rows.y, member);
         }
         var sum = 0.0;
         var other_sum = 0.0;
@@ -160,8 +182,12 @@ fn main(
                 let b = x_codes[next];
                 let s = x_factors[at];
                 let t = x_factors[next];
-                sum += unit_product(first, unit, a, b, s, t);
-                other_sum += unit_product(second, unit, a, b, s, t);
+                sum += product_of(first, a, b, s, t);
+                other_sum += product_of(second, a, b, s, t);
+                if (unit + team_size < params.units) {
+                    first = load(rows.x, unit + team_size);
+                    second = load(rows.y, unit + team_size);
+                }
             }
         }
 #if SUBGROUP

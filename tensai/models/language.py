@@ -150,6 +150,15 @@ class LanguageModel:
         """Tokens that prompt and answer can have together."""
         return self._cache.capacity
 
+    @property
+    def step(self) -> Program | None:
+        """The recorded step of the last generate(), for whoever measures it."""
+        return None if self._step is None else self._step[1]
+
+    def forget(self) -> None:
+        """Compute the next prompt from its start, whatever the cache has of it."""
+        self._known = []
+
     def logits(self, ids: Sequence[int]) -> Array:
         """The scores of every next token after each of `ids`: (len(ids), vocabulary), float32."""
         tokens = self._checked(ids)

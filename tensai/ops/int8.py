@@ -24,6 +24,7 @@ WIDTHS = (4096, 16_384)
 PAIRS = 16  # of sums that a workgroup computes
 ROWS_AT_ONCE = 64  # of the step that rounds: threads of a workgroup
 TILE = Tile(bm=64, bn=64, bk=64, tm=4, tn=8)
+OFFSET = ("q4", "Q4_0", "Q6_K")  # kinds whose codes are stored with something added
 STEP_WORDS = 16  # of codes along k that a step takes: two units
 
 
@@ -116,7 +117,7 @@ def _matmul(job: Job, fast_halves: bool) -> None:
 
 def _multiply(job: Job, parts: int, stride_a: int, stride_b: int) -> str:
     """A step, unrolled: for each part of it that shares scales, integer sums, then their scaling."""
-    minima = job.arguments["kind"] in MINIMA
+    kind = job.arguments["kind"]
     names = [(row, vector) for row in range(TILE.tm) for vector in range(2)]
     lines = []
     for part in range(parts):
@@ -137,13 +138,15 @@ def _multiply(job: Job, parts: int, stride_a: int, stride_b: int) -> str:
         for v in range(2):
             place = f"[{part * TILE.bn // 4 + v * TILE.bn // 8}u + thread_column]"
             lines.append(f"            let sw_{v} = scale_b{place};")
-            if minima:
+            if kind in MINIMA:
                 lines.append(f"            let minimum_{v} = minimum_b{place};")
         for row, v in names:
             p = "xyzw"[row]
-            scaled = f"vec4<f32>(i_{row}_{v}) * sx.{p} - f32(CODE_OFFSET) * total.{p}"
+            scaled = f"vec4<f32>(i_{row}_{v}) * sx.{p}"
+            if kind in OFFSET:
+                scaled = f"fma(vec4<f32>(i_{row}_{v}), vec4<f32>(sx.{p}), vec4<f32>(total.{p}))"
             lines.append(f"            sum_{row}_{v} = fma({scaled}, sw_{v}, sum_{row}_{v});")
-            if minima:
+            if kind in MINIMA:
                 lines.append(f"            sum_{row}_{v} -= minimum_{v} * total.{p};")
         lines.append("        }")
     return "\n".join(lines)
