@@ -19,8 +19,7 @@ struct Loaded {
 }
 
 fn load(row: u32, unit: u32) -> Loaded {
-    let at = min(unit, params.units - 1u);
-    return Loaded(unit_words(row, at), factors(row, at));
+    return Loaded(unit_words(row, unit), factors(row, unit));
 }
 
 // The rows of the matrix for pair `pair` of sums: with a gate, rows that belong together.
@@ -75,10 +74,12 @@ fn main(
     if (row >= params.m) {
         return;
     }
-    // What is needed first is on its way while the row of x is rounded, and so on.
     var rows = rows_of(number * {{PAIRS}}u + team);
-    var first = load(rows.x, member);
-    var second = load(rows.y, member);
+#if AHEAD
+    // What is needed first is on its way while the row of x is rounded, and so on.
+    var first = load(rows.x, min(member, params.units - 1u));
+    var second = load(rows.y, min(member, params.units - 1u));
+#endif
     let normalized = (params.flags & 4u) != 0u;
     var squares = 0.0;
 #if SUBGROUP
@@ -168,8 +169,10 @@ fn main(
         let column = select(pair, 2u * pair, params.gate == 0u);
         if (round > 0u) {
             rows = rows_of(pair);
-            first = load(rows.x, member);
-            second = load(rows.y, member);
+#if AHEAD
+            first = load(rows.x, min(member, params.units - 1u));
+            second = load(rows.y, min(member, params.units - 1u));
+#endif
         }
         var sum = 0.0;
         var other_sum = 0.0;
@@ -182,12 +185,19 @@ fn main(
                 let b = x_codes[next];
                 let s = x_factors[at];
                 let t = x_factors[next];
+#if AHEAD
+#else
+                let first = load(rows.x, unit);
+                let second = load(rows.y, unit);
+#endif
                 sum += product_of(first, a, b, s, t);
                 other_sum += product_of(second, a, b, s, t);
+#if AHEAD
                 if (unit + team_size < params.units) {
                     first = load(rows.x, unit + team_size);
                     second = load(rows.y, unit + team_size);
                 }
+#endif
             }
         }
 #if SUBGROUP

@@ -61,6 +61,7 @@ def _matvec(job: Job, lanes: int, subgroup: bool, fast_halves: bool) -> None:
         "HALVES": width // 16,
         "PAIRS": PAIRS,
         "SUBGROUP": subgroup,
+        "AHEAD": job.arguments["kind"] in ("q8", "Q8_0"),  # others lose by it
     }
     each = PAIRS if job.arguments["gate"] else 2 * PAIRS
     groups = job.facts["m"] * -(-job.facts["columns"] // each)
