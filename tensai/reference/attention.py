@@ -13,17 +13,18 @@ def attention(
     q: Array,
     k: Array,
     v: Array,
-    heads: int = 1,
-    kv_heads: int | None = None,
-    causal: bool = False,
-    scale: float | None = None,
-    kv_length: int | None = None,
-    window: int | None = None,
-    mask: Array | None = None,
+    kv_length: Array,
+    mask: Array | None,
+    heads: int,
+    kv_heads: int | None,
+    causal: bool,
+    scale: float | None,
+    window: int | None,
+    softcap: float | None,
 ) -> Array:
     """softmax(scale q k^T + mask) v for each head, as tensai.ops.attention describes it."""
     queries, rows = q.shape[-2], k.shape[-2]
-    valid = rows if kv_length is None else kv_length
+    valid = min(max(int(kv_length.reshape(())), 0), rows)
     kv_heads = heads if kv_heads is None else kv_heads
     dim = q.shape[-1] // heads
     batch = q.shape[0] if q.ndim == 3 else 1
@@ -35,9 +36,11 @@ def attention(
     keys, values = split(k, kv_heads)[:, :, :valid], split(v, kv_heads)[:, :, :valid]
     factor = 1 / np.sqrt(max(dim, 1)) if scale is None else scale
     scores = split(q, heads) @ np.swapaxes(keys, -1, -2) * factor
+    if softcap is not None:
+        scores = softcap * np.tanh(scores / softcap)
     position = np.arange(valid)
     last = np.arange(queries)[:, None] + valid - queries
-    seen = np.ones(scores.shape, dtype=bool)
+    seen: Array = np.ones(scores.shape, dtype=bool)
     if causal:
         seen &= position <= last
     if window is not None:
@@ -55,10 +58,8 @@ def attention(
     sums = weights.sum(axis=-1, keepdims=True)
     weights = weights / np.where(sums == 0, 1, sums)
     # What is hidden stays out even where v holds NaN.
-    spoiled = ~np.isfinite(values).all()
-    if spoiled:
-        products = np.where(weights[..., None] == 0, 0, weights[..., None] * values[:, :, None])
-        result = products.sum(axis=-2)
-    else:
-        result = weights @ values
+    spoiled = ~np.isfinite(values).all(axis=(0, 1, 3))
+    result = weights @ np.where(spoiled[:, None], 0, values)
+    few, spoiled_values = weights[..., spoiled, None], values[:, :, None, spoiled]
+    result += np.where(few == 0, 0, few * spoiled_values).sum(axis=-2)
     return result.transpose(0, 2, 1, 3).reshape(q.shape)
