@@ -142,7 +142,8 @@ def relaid(raw: Any, n: int, k: int, kind: str) -> tuple[Array, Array | None]:
         codes[:, at : at + end - start] = data[:, start:end]
         at += end - start
     scales = np.zeros(-(-blocks * made.scales // 4) * 4, np.uint8)
-    scales[: blocks * made.scales].reshape(blocks, made.scales)[:] = data[:, slice(*made.scale_part)]
+    stored = scales[: blocks * made.scales].reshape(blocks, made.scales)
+    stored[:] = data[:, slice(*made.scale_part)]
     return codes.view(np.uint32).reshape(n, made.row_words(k)), scales.view(np.uint32)
 
 

@@ -146,9 +146,7 @@ class QuantizedTensor:
     def rows(self, indices: Tensor) -> Tensor:
         """Output rows (columns of the matrix) as float32, (*indices.shape, k): device.embed."""
         embed = FUNCTIONS["packed_embed"]
-        made: Tensor = embed(
-            self.codes, indices, self.scales, self.kind, self.shape[0], self.group
-        )
+        made: Tensor = embed(self.codes, indices, self.scales, self.kind, self.shape[0], self.group)
         return made
 
     def __rmatmul__(self, other: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Tiny language models of every architecture, of random weights, and what transformers makes of them.
+"""Tiny language models of every architecture, of random weights, and what transformers gives.
 
 `make` writes a folder as transformers saves one; `write_gguf` the same weights as a GGUF, as
 llama.cpp's converter would: rows of llama's queries and keys permuted, 1 added to Gemma's norms.
@@ -227,7 +227,8 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
     found = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:
-            found.update({name: opened.get_tensor(name).float() for name in opened.keys()})
+            names = opened.keys()
+            found.update({name: opened.get_tensor(name).float() for name in names})
     return found
 
 

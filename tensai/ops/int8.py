@@ -117,7 +117,7 @@ def _matmul(job: Job, fast_halves: bool) -> None:
 
 
 def _multiply(job: Job, parts: int, stride_a: int, stride_b: int) -> str:
-    """A step, unrolled: for each part of it that shares scales, integer sums, then their scaling."""
+    """A step, unrolled: integer sums over each part that shares scales, then their scaling."""
     kind = job.arguments["kind"]
     names = [(row, vector) for row in range(TILE.tm) for vector in range(2)]
     lines = []

@@ -58,7 +58,7 @@ def attention(
     sums = weights.sum(axis=-1, keepdims=True)
     weights = weights / np.where(sums == 0, 1, sums)
     # What is hidden stays out even where v holds NaN.
-    spoiled = ~np.isfinite(values).all(axis=(0, 1, 3))
+    spoiled: Array = np.logical_not(np.isfinite(values).all(axis=(0, 1, 3)))
     result = weights @ np.where(spoiled[:, None], 0, values)
     few, spoiled_values = weights[..., spoiled, None], values[:, :, None, spoiled]
     result += np.where(few == 0, 0, few * spoiled_values).sum(axis=-2)

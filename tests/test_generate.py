@@ -1,0 +1,200 @@
+"""Generating text: pieces, ends, bad input, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tinyllm
+
+import tensai
+from tensai import run
+from tensai.errors import ModelError
+from tensai.models import LanguageModel, load
+from tensai.models.fetch import SMOLLM2, fetch, locate
+
+CHATML = (
+    "{% for m in messages %}<a>{{ m.role }}\n{{ m.content }}<b>\n{% endfor %}"
+    "{% if add_generation_prompt %}<a>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tinyllm.make(tmp_path_factory.mktemp("models") / "tiny", "qwen2")
+    (made / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
+    return made
+
+
+@pytest.fixture(scope="module")
+def model(gpu: tensai.Device, folder: Path) -> LanguageModel:
+    return load(folder, gpu, context=120)
+
+
+def test_pieces_are_the_text_of_the_tokens(model: LanguageModel) -> None:
+    ids = model.encode("The cat", chat=False)
+    assert ids == model.tokenizer.encode("The cat")
+    made = list(model.tokens(ids, 30))
+    pieces = list(model.generate("The cat", 30))
+    assert "".join(pieces) == model.tokenizer.decode([*ids, *made])[len("The cat") :]
+    assert list(model.generate(ids, 30)) == pieces
+    assert list(model.generate("The cat", 0)) == []
+    text = model.tokenizer.decode(model.encode([{"role": "user", "content": "hi"}]))
+    assert text == "user\nhi\nassistant\n"
+    assert model.encode("hi", chat=None) == model.encode([{"role": "user", "content": "hi"}])
+
+
+def test_an_answer_ends_at_an_end_token(model: LanguageModel) -> None:
+    ids = model.encode("The cat", chat=False)
+    made = list(model.tokens(ids, 40))
+    ends = model.tokenizer.eos
+    model.tokenizer.eos = frozenset({made[7]})
+    try:
+        assert list(model.tokens(ids, 40)) == made[: made.index(made[7])]
+    finally:
+        model.tokenizer.eos = ends
+
+
+def test_seeds(model: LanguageModel) -> None:
+    ways = [list(model.tokens([5, 6, 7], 20, temperature=1.5, seed=seed)) for seed in (1, 2, 1)]
+    assert ways[0] == ways[2] != ways[1]
+    assert list(model.tokens([5, 6, 7], 20, top_k=1, temperature=2.0, seed=3)) == list(
+        model.tokens([5, 6, 7], 20)
+    )
+
+
+def test_an_answer_may_be_left_in_the_middle(model: LanguageModel) -> None:
+    whole = list(model.tokens([5, 6, 7], 30))
+    some = model.tokens([5, 6, 7], 30)
+    assert [next(some) for _ in range(9)] == whole[:9]
+    assert list(model.tokens([5, 6, 8], 5)) == list(model.tokens([5, 6, 8], 5))
+    assert list(model.tokens([5, 6, 7], 30)) == whole
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda m: m.generate([1] * 100, 21), ModelError, "100 tokens and 21 more.*120"),
+        (lambda m: m.logits([1] * 121), ModelError, "121 tokens.*120"),
+        (lambda m: m.generate([], 5), ValueError, "at least one"),
+        (lambda m: m.generate([1, 264], 5), ValueError, "0 to 263, but got 264"),
+        (lambda m: m.generate([-1], 5), ValueError, "-1"),
+        (lambda m: m.generate([1], -5), ValueError, "max_tokens"),
+        (lambda m: list(m.generate([1], 5, temperature=-1.0)), ValueError, "temperature"),
+        (lambda m: list(m.generate([1], 5, top_p=0.0, temperature=1.0)), ValueError, "top_p"),
+    ],
+)
+def test_bad_input(model: LanguageModel, call: Any, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        call(model)
+    assert len(list(model.tokens([1, 2], 3))) == 3
+
+
+def test_models_that_can_not_be_loaded(gpu: tensai.Device, folder: Path, tmp_path: Path) -> None:
+    def copy(**settings: Any) -> Path:
+        place = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        place.mkdir()
+        for file in folder.iterdir():
+            (place / file.name).write_bytes(file.read_bytes())
+        config = json.loads((place / "config.json").read_text())
+        (place / "config.json").write_text(json.dumps({**config, **settings}))
+        return place
+
+    with pytest.raises(ModelError, match="config.json.*'other'.*llama"):
+        load(copy(model_type="other"), gpu)
+    with pytest.raises(ModelError, match=r"model.safetensors.*shape \(96, 64\).*\(128, 64\)"):
+        load(copy(intermediate_size=128), gpu)
+    with pytest.raises(ModelError, match="no tensor 'model.layers.3"):
+        load(copy(num_hidden_layers=4), gpu)
+    with pytest.raises(ModelError, match="263 tokens.*200"):
+        load(copy(vocab_size=200), gpu)
+    with pytest.raises(ModelError, match="context of 513 .*1 to 512"):
+        load(folder, gpu, context=513)
+    with pytest.raises(ValueError, match="'q5'"):
+        load(folder, gpu, weights="q5")
+    missing = copy()
+    (missing / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"tokenizer.json is missing"):
+        load(missing, gpu)
+    cut = copy()
+    weights = cut / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"model.safetensors is damaged"):
+        load(cut, gpu)
+
+
+def test_a_matrix_that_the_device_can_not_bind(
+    gpu: tensai.Device, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gpu.limits, "maxStorageBufferBindingSize", 30_000)
+    before = gpu.memory()["in_use"]
+    with pytest.raises(ModelError, match=r"embed_tokens.*binds at most 30,000.*q8"):
+        load(folder, gpu)
+    assert gpu.memory()["in_use"] == before
+
+
+# The command --------------------------------------------------------------------------------
+
+
+def test_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [str(folder), "--prompt", "The cat", "--max-tokens", "12", "--context", "64"]
+    assert run.main([*arguments, "--raw", "--stats"]) == 0
+    shown = capsys.readouterr()
+    assert "decode tokens per second" in shown.err
+    assert run.main([*arguments, "--raw", "--json", "--seed", "1"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert shown.out == report["text"] + "\n"
+    assert report["tokens"] <= 12 and report["prompt_tokens"] == 7
+    assert run.main([*arguments, "--q8", "--exact", "--system", "Be brief."]) == 0
+    assert capsys.readouterr().out
+
+
+def test_a_chat(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = iter(["hello", "and then?", "/quit"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    assert run.main([str(folder), "--max-tokens", "5", "--context", "200"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 2
+    assert next(lines, None) is None
+
+
+def test_ctrl_c_keeps_what_there_is(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def generate(self: Any, *arguments: Any) -> Any:
+        yield "a"
+        yield "b"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LanguageModel, "generate", generate)
+    assert run.main([str(folder), "--prompt", "x", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["text"] == "ab" and report["interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (["/nowhere", "--prompt", "x"], "/nowhere does not exist"),
+        (["FOLDER", "--prompt", " "], "empty"),
+        (["FOLDER", "--prompt", "x" * 600], "more may follow"),
+        (["FOLDER", "--prompt", "x", "--context", "0"], "context of 0"),
+        (["FOLDER", "--prompt", "x", "--max-tokens", "-1"], "max_tokens"),
+    ],
+)
+def test_what_run_refuses(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], match: str
+) -> None:
+    assert run.main([str(folder) if part == "FOLDER" else part for part in arguments]) == 1
+    error = capsys.readouterr().err
+    assert "tensai run: " in error and match in error
+
+
+def test_a_real_model_tells_the_capital_of_france(gpu: tensai.Device) -> None:
+    fetch(SMOLLM2)
+    model = load(locate("smollm2"), gpu, context=64)
+    assert "".join(model.generate("The capital of France is", 2)).startswith(" Paris")
