@@ -36,8 +36,8 @@ fn upper_half(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
 }
 
-// e^x = 2^k e^r with |r| <= ln(2) / 2, ln(2) in two parts.
-fn exp_f32(x: f32) -> f32 {
+// (e^r, k) with e^x = 2^k e^r and |r| <= ln(2) / 2, ln(2) in two parts.
+fn exp_parts(x: f32) -> vec2<f32> {
     let bounded = clamp(x, -104.0, 89.0);
     let k = round(bounded * 1.44269504);
     // The larger part of k ln(2) is exact; it goes through an integer, or compilers join both parts.
@@ -49,9 +49,14 @@ fn exp_f32(x: f32) -> f32 {
     p = fma(p, r, 4.1665795894e-2);
     p = fma(p, r, 1.6666665459e-1);
     p = fma(p, r, 5.0000001201e-1);
-    let y = fma(p * r, r, r) + 1.0;
-    let half_k = i32(k) >> 1u;  // in two factors, since 2^k alone may not be representable
-    let result = y * power_of_two(half_k) * power_of_two(i32(k) - half_k);
+    return vec2<f32>(fma(p * r, r, r) + 1.0, k);
+}
+
+fn exp_f32(x: f32) -> f32 {
+    let parts = exp_parts(x);
+    let k = i32(parts.y);
+    let half_k = k >> 1u;  // in two factors, since 2^k alone may not be representable
+    let result = parts.x * power_of_two(half_k) * power_of_two(k - half_k);
     return select(result, x, is_nan(x));
 }
 
@@ -116,13 +121,14 @@ fn sigmoid_f32(x: f32) -> f32 {
     return select(1.0, e, x < 0.0) / (1.0 + e);
 }
 
-// x sigmoid(x), with the root of e^x above: the power itself may be below what a GPU can hold where
-// the product is not.
+// x sigmoid(x). Far below 0 that is x e^x, where e^x may be less than a GPU can hold and the product
+// is not: 64 of the power of two goes into x.
 fn silu_f32(x: f32) -> f32 {
-    let magnitude = abs(x);
-    let root = exp_f32(-0.5 * magnitude);
-    let result = select(x, x * root * root, x < 0.0) / (1.0 + exp_f32(-magnitude));
-    return select(result, 0.0, x < -208.0);
+    let parts = exp_parts(x);
+    let far = x * 0.015625 * parts.x * power_of_two(max(i32(parts.y) + 6, -126));
+    let e = exp_f32(-abs(x));
+    let near = select(x, x * e, x < 0.0) / (1.0 + e);
+    return select(select(near, far, x < -40.0), 0.0, x < -92.0);
 }
 
 fn erf_small(x: f32) -> f32 {

@@ -29,7 +29,7 @@ from .vocabulary import TextTokenizer
 
 CONTEXT = 4096  # tokens that a cache has room for, where nothing is asked for
 CHUNK = 512  # tokens of a prompt that are computed together
-AHEAD = 16  # steps that are queued at most before their tokens are read
+AHEAD = 32  # steps that are queued at most before their tokens are read
 PATIENCE = 0.1  # seconds that a reader waits for tokens at most, about
 
 
@@ -303,7 +303,8 @@ class LanguageModel:
 
     def _read(self, start: int, stop: int) -> list[int]:
         """Tokens that were drawn, by their positions."""
-        tokens: list[int] = self._history[start:stop].tolist()
+        # All of them: a slice would be a new plan for every place.
+        tokens: list[int] = self._history.download()[start:stop].tolist()
         return tokens
 
     def _prefill(self, prompt: Array) -> Tensor:
