@@ -11,8 +11,8 @@ README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_there_are_five() -> None:
-    assert len(EXAMPLES) == 5
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 5
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(1, len(EXAMPLES) + 1))
