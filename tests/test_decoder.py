@@ -113,9 +113,9 @@ def test_the_cache_is_used_again(dev: tensai.Device, folders: Any) -> None:
     assert model.timings.prompt_tokens == len(IDS)
     assert tokens(model, IDS, 10) == first
     assert model.timings.prompt_tokens == 1
-    longer = [*IDS, *first[:9], 5, 6]  # a chat goes on
+    longer = [*IDS, *first, 5, 6]  # a chat goes on
     again = tokens(model, longer, 10)
-    assert model.timings.prompt_tokens <= 3
+    assert model.timings.prompt_tokens == 3  # the last token of an answer is not in the cache
     model.forget()
     assert tokens(model, longer, 10) == again
     other = [*IDS[:20], 1, 2, 3]

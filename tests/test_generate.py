@@ -73,6 +73,15 @@ def test_an_answer_may_be_left_in_the_middle(model: LanguageModel) -> None:
     assert list(model.tokens([5, 6, 7], 30)) == whole
 
 
+def test_answers_do_not_mix(model: LanguageModel) -> None:
+    first, second = model.tokens([5, 6, 7], 30), model.tokens([8, 9], 30)
+    next(first)
+    next(second)
+    with pytest.raises(RuntimeError, match="one cache"):
+        next(first)
+    assert len(list(second)) == 29
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
@@ -82,8 +91,8 @@ def test_an_answer_may_be_left_in_the_middle(model: LanguageModel) -> None:
         (lambda m: m.generate([1, 264], 5), ValueError, "0 to 263, but got 264"),
         (lambda m: m.generate([-1], 5), ValueError, "-1"),
         (lambda m: m.generate([1], -5), ValueError, "max_tokens"),
-        (lambda m: list(m.generate([1], 5, temperature=-1.0)), ValueError, "temperature"),
-        (lambda m: list(m.generate([1], 5, top_p=0.0, temperature=1.0)), ValueError, "top_p"),
+        (lambda m: m.generate([1], 5, temperature=-1.0), ValueError, "temperature"),
+        (lambda m: m.generate([1], 5, top_p=0.0, temperature=1.0), ValueError, "top_p"),
     ],
 )
 def test_bad_input(model: LanguageModel, call: Any, error: type[Exception], match: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from .. import ops
 from ..device import Device
 from ..errors import ModelError, OutOfDeviceMemoryError
+from ..ops.sampling import checked_options
 from ..program import Program
 from ..tensor import Tensor
 from .chat import render
@@ -139,6 +140,7 @@ class LanguageModel:
         self._token = device.upload(np.zeros(1, np.int32))
         self._history = device.upload(np.zeros(cache.capacity + 1, np.int32))
         self._step: tuple[Any, Program] | None = None  # for one way of drawing tokens
+        self._turn = 0  # of the answer that the cache is for
 
     @property
     def description(self) -> Description:
@@ -164,6 +166,7 @@ class LanguageModel:
         tokens = self._checked(ids)
         self._check_room(len(tokens), 0)
         self._known = []
+        self._turn += 1
         made = np.empty((len(tokens), self.description.vocabulary), np.float32)
         for start in range(0, len(tokens), CHUNK):
             some = slice(start, start + CHUNK)
@@ -217,8 +220,8 @@ class LanguageModel:
         drawn as by ops.sample, by the same random numbers for the same `seed`. Ends after
         max_tokens, or at a token that ends a turn.
 
-        Raises ModelError, before anything is computed, for a prompt that does not fit the context
-        together with max_tokens.
+        Raises, before anything is computed, ModelError for a prompt that does not fit the context
+        together with max_tokens, ValueError for numbers out of range.
         """
         ids = self.encode(prompt, chat)
         return self._text(ids, self.tokens(ids, max_tokens, temperature, top_k, top_p, seed))
@@ -247,12 +250,18 @@ class LanguageModel:
         if max_tokens < 0:
             raise ValueError(f"expected max_tokens from 0 up, but got {max_tokens}")
         self._check_room(len(prompt), max_tokens)
-        way = (temperature, top_k, top_p, secrets.randbits(32) if seed is None else seed)
+        if temperature == 0:
+            seed = 0  # nothing is drawn: any recorded step will do
+        way = (
+            *checked_options(temperature, top_k, top_p),
+            secrets.randbits(32) if seed is None else seed,
+        )
         return self._tokens(prompt, max_tokens, way)
 
     def _tokens(self, prompt: Array, max_tokens: int, way: tuple[Any, ...]) -> Iterator[int]:
         if not max_tokens:
             return
+        self._turn = turn = self._turn + 1
         start = time.perf_counter()
         logits = self._prefill(prompt)
         self._draw(logits, way)
@@ -266,15 +275,21 @@ class LanguageModel:
                 if token in self.tokenizer.eos:
                     return
                 yield token
-                self._known.append(token)
+                if turn != self._turn:
+                    raise RuntimeError(
+                        "the model went on to something else before this answer ended; it has one "
+                        "cache: finish or close one answer before the next"
+                    )
             if not left:
                 return
             start = time.perf_counter()
+            last = made[-1]  # drawn, but not in the cache yet
             steps = min(ahead, left)
             for _ in range(steps):
                 self._advance(way)
             count += steps
             made = self._read(count - steps + 1, count + 1)
+            self._known += [last, *made[:-1]]
             seconds = time.perf_counter() - start
             self.timings.tokens += steps
             self.timings.decode += seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -86,19 +87,27 @@ def sample(
     if logits.ndim != 2 or not logits.shape[1]:
         raise ShapeError(f"[sample] expected logits (rows, vocabulary), but got {logits.shape}")
     rules.floats_only("sample", logits.dtype)
-    if not temperature >= 0:
-        raise ValueError(f"[sample] expected a temperature from 0 up, but got {temperature}")
-    top_k = rules.integer("sample", "top_k", top_k or 0)
-    if top_k < 0:
-        raise ValueError(f"[sample] expected top_k from 0 up, but got {top_k}")
-    share = 1.0 if top_p is None else float(top_p)
-    if not 0 < share <= 1:
-        raise ValueError(f"[sample] expected top_p above 0 and up to 1, but got {top_p}")
+    temperature, kept, share = checked_options(temperature, top_k, top_p)
     if temperature == 0:
         made: Tensor = logits.argmax(axis=1)
         return made
     place = counter if type(counter) is Tensor else logits.device.operand(counter, Spec((), i32))
     if place.size != 1:
         raise ShapeError(f"[sample] expected one number as counter, but got shape {place.shape}")
-    made = draw(logits, place, float(temperature), top_k, share, seed & 0xFFFF_FFFF)
+    made = draw(logits, place, temperature, kept, share, seed & 0xFFFF_FFFF)
     return made
+
+
+def checked_options(
+    temperature: float, top_k: int | None, top_p: float | None
+) -> tuple[float, int, float]:
+    """How tokens are drawn, as the kernel takes it; ValueError for numbers out of range."""
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"[sample] expected a temperature from 0 up, but got {temperature}")
+    kept = rules.integer("sample", "top_k", top_k or 0)
+    if kept < 0:
+        raise ValueError(f"[sample] expected top_k from 0 up, but got {top_k}")
+    share = 1.0 if top_p is None else float(top_p)
+    if not 0 < share <= 1:
+        raise ValueError(f"[sample] expected top_p above 0 and up to 1, but got {top_p}")
+    return float(temperature), kept, share
