@@ -196,7 +196,7 @@ class Device(ABC):
         """A tensor of ones."""
         return self.full(shape, 1, dtype)
 
-    def operand(self, value: Any, like: Tensor | Spec) -> Tensor:
+    def operand(self, value: Any, like: Tensor) -> Tensor:
         """A number or array as a tensor that can meet `like`.
 
         A Python number takes the dtype of `like` where it fits, as in NumPy: an integer does not
@@ -208,7 +208,7 @@ class Device(ABC):
             return self._scalar(value, like)
         return self.upload(value)
 
-    def _scalar(self, value: float, like: Tensor | Spec) -> Tensor:
+    def _scalar(self, value: float, like: Tensor) -> Tensor:
         kind = like.dtype.kind
         if isinstance(value, bool):
             dtype = np.dtype(np.bool_) if kind == "b" else like.dtype

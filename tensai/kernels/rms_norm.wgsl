@@ -1,11 +1,13 @@
-// x / sqrt(mean(x^2) + eps) * weight + residual over rows; a workgroup a row.
+// x / sqrt(mean(x^2) + eps) * weight + residual over rows; a workgroup a row. Each part can be left
+// out, and the rows that come out may be wider, with zeros after them.
 #include math
 #include workgroup
 
 struct Params {
     rows: u32,
     length: u32,
-    add: u32,  // whether there is a residual
+    width: u32,  // of the rows that come out
+    flags: u32,  // 1: normalize, 2: there is a residual
     eps: f32,
 }
 var<params> params: Params;
@@ -26,17 +28,26 @@ fn main(
         return;
     }
     let base = row * params.length;
-    var squares = 0.0;
-    for (var k = lane; k < params.length; k += 256u) {
-        squares = fma(x[base + k], x[base + k], squares);
-    }
-    let mean = workgroup_sum(squares, lane) / f32(params.length);
-    let scale = 1.0 / sqrt(mean + params.eps);
-    for (var k = lane; k < params.length; k += 256u) {
-        var value = x[base + k] * scale * weight[k];
-        if (params.add != 0u) {
-            value += residual[base + k];
+    var scale = 1.0;
+    if ((params.flags & 1u) != 0u) {
+        var squares = 0.0;
+        for (var k = lane; k < params.length; k += 256u) {
+            squares = fma(x[base + k], x[base + k], squares);
         }
-        out[base + k] = value;
+        let mean = workgroup_sum(squares, lane) / f32(params.length);
+        scale = 1.0 / sqrt(mean + params.eps);
+    }
+    for (var k = lane; k < params.width; k += 256u) {
+        var value = 0.0;
+        if (k < params.length) {
+            value = x[base + k] * scale;
+            if ((params.flags & 1u) != 0u) {
+                value *= weight[k];
+            }
+            if ((params.flags & 2u) != 0u) {
+                value += residual[base + k];
+            }
+        }
+        out[row * params.width + k] = value;
     }
 }

@@ -9,7 +9,7 @@ import numpy as np
 from .. import reference, rules
 from ..dtypes import f32, narrowed_to
 from ..errors import ShapeError
-from ..operation import Job, Kernel, Probe, Result, Spec, operation, pack
+from ..operation import Job, Kernel, Operand, Probe, Result, Spec, operation, pack
 
 
 def _loops(length: int) -> int:
@@ -105,13 +105,28 @@ def layer_norm(x: Spec, weight: Spec, bias: Spec, eps: float = 1e-5) -> Result:
     return Result((Spec(x.shape, f32),), (f32, f32, f32), narrowed_to(x.dtype))
 
 
-def _rms_norm(job: Job) -> None:
-    x, weight, *residual = job.inputs
+def rms_norm_step(
+    job: Job,
+    x: Operand,
+    weight: Operand | None,
+    residual: Operand | None,
+    out: Operand,
+    width: int,
+    eps: float,
+) -> None:
+    """Rows of x, normalized where there is a weight, as rows of `width` with zeros at their end."""
     length = x.shape[-1]
     rows = x.size // length
-    params = pack(rows, length, len(residual), float(job.arguments["eps"]))
-    operands = [x, weight, residual[0] if residual else x, job.outputs[0]]
-    job.step("rms_norm", {}, operands, params, rows, _loops(length))
+    flags = (weight is not None) + 2 * (residual is not None)
+    params = pack(rows, length, width, flags, eps)
+    job.step("rms_norm", {}, [x, weight or x, residual or x, out], params, rows, _loops(width))
+
+
+def _rms_norm(job: Job) -> None:
+    x, weight, *rest = job.inputs
+    residual = rest[0] if rest else None
+    eps = float(job.arguments["eps"])
+    rms_norm_step(job, x, weight, residual, job.outputs[0], x.shape[-1], eps)
 
 
 def _rms_norm_probes() -> list[Probe]:

@@ -7,6 +7,7 @@ from typing import Any
 from ..dtypes import f32
 from ..formats import FORMATS
 from ..operation import Job, Kernel, Operand, pack
+from .normalize import rms_norm_step
 from .products import Tile
 
 GATES = {None: 0, "silu": 1, "gelu_tanh": 2}
@@ -128,9 +129,7 @@ def prepared(job: Job, fused_norm: bool = False) -> tuple[Operand, bool]:
     if k == padded and (norm is None or fused_norm):
         return x, norm is not None
     rows = job.temporary(facts["m"] * padded, f32)
-    params = pack(facts["m"], k, padded, norm is not None, float(job.arguments["eps"]))
-    loops = 2 * -(-padded // 256) + 16
-    job.step("packed_rows", {}, [x, norm or x, rows], params, facts["m"], loops)
+    rms_norm_step(job, x, norm, None, rows, padded, float(job.arguments["eps"]))
     return rows, False
 
 

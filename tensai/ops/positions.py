@@ -231,7 +231,7 @@ def _place(device: Any, name: str, at: Any) -> Tensor:
         return device.upload(array)
     if at < 0:
         raise IndexError(f"[{name}] expected a position from 0 up, but got {at}")
-    return device.operand(int(at), Spec((), i32))
+    return device.constant(int(at), i32)
 
 
 def _append(job: Job) -> None:

@@ -91,7 +91,7 @@ def sample(
     if temperature == 0:
         made: Tensor = logits.argmax(axis=1)
         return made
-    place = counter if type(counter) is Tensor else logits.device.operand(counter, Spec((), i32))
+    place = counter if isinstance(counter, Tensor) else logits.device.constant(counter, i32)
     if place.size != 1:
         raise ShapeError(f"[sample] expected one number as counter, but got shape {place.shape}")
     made = draw(logits, place, temperature, kept, share, seed & 0xFFFF_FFFF)
