@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from . import errors, kernels, ops
+    from . import autograd, debug, errors, kernels, ops, optim
     from .device import Device
     from .errors import (
         DeviceLostError,
         DeviceMismatchError,
         DeviceNotFoundError,
         DTypeError,
+        GradientError,
         KernelError,
         LibraryMismatchError,
         LibraryNotFoundError,
         LimitExceededError,
+        NaNError,
         OutOfDeviceMemoryError,
         ShapeError,
         TensaiError,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     )
     from .opening import adapters, open
     from .quantized import QuantizedTensor, quantize_q4, quantize_q8
+    from .saving import load, save
     from .selfcheck import Verdict
     from .tensor import Tensor
 
@@ -45,11 +48,13 @@ _HOME = {
     "Tensor": ".tensor",
     "Verdict": ".selfcheck",
     "adapters": ".opening",
+    "load": ".saving",
     "open": ".opening",
     "quantize_q4": ".quantized",
     "quantize_q8": ".quantized",
+    "save": ".saving",
 }
-_MODULES = ("errors", "kernels", "models", "ops")
+_MODULES = ("autograd", "debug", "errors", "kernels", "models", "ops", "optim")
 
 __all__ = [
     "DTypeError",
@@ -57,10 +62,12 @@ __all__ = [
     "DeviceLostError",
     "DeviceMismatchError",
     "DeviceNotFoundError",
+    "GradientError",
     "KernelError",
     "LibraryMismatchError",
     "LibraryNotFoundError",
     "LimitExceededError",
+    "NaNError",
     "OutOfDeviceMemoryError",
     "QuantizedTensor",
     "ShapeError",
@@ -70,12 +77,17 @@ __all__ = [
     "Verdict",
     "__version__",
     "adapters",
+    "autograd",
+    "debug",
     "errors",
     "kernels",
+    "load",
     "open",
     "ops",
+    "optim",
     "quantize_q4",
     "quantize_q8",
+    "save",
 ]
 
 

@@ -145,9 +145,11 @@ class Device(ABC):
         value that does not fit); `dtype` asks for another of tensai's dtypes.
         """
         self.usable()
-        if type(array) is Tensor:
+        if isinstance(array, Tensor):
             array = array.download()
         converted = host_array(array, dtype)
+        if self.program is not None:
+            self.program.fixed("an array or a number was uploaded while it was recorded")
         return Tensor(self, self.store(converted), Spec(converted.shape, converted.dtype))
 
     def upload_q8(self, w: Any, group: int | None = None) -> QuantizedTensor:
@@ -202,7 +204,7 @@ class Device(ABC):
         A Python number takes the dtype of `like` where it fits, as in NumPy: an integer does not
         make a float tensor anything else, a float makes an integer tensor float32.
         """
-        if type(value) is Tensor:
+        if isinstance(value, Tensor):
             return value
         if type(value) in (bool, int, float):  # NumPy's scalars have a dtype of their own
             return self._scalar(value, like)
@@ -246,21 +248,36 @@ class Device(ABC):
         Indices from the host are checked and raise IndexError when out of range; indices that are
         already a tensor are not, and give rows of NaN there.
         """
-        if type(indices) is not Tensor:
-            array = np.asarray(indices)
-            if array.size == 0:
-                array = array.astype(np.int32)
-            if array.dtype.kind not in "iu":
-                raise DTypeError(f"[embed] expected integer indices, but got {array.dtype}")
-            packed = isinstance(table, QuantizedTensor)
-            rows = table.shape[1 if packed else 0] if table.shape else 0
-            if array.size and (array.min() < 0 or array.max() >= rows):
-                worst = array.max() if array.max() >= rows else array.min()
-                raise IndexError(f"[embed] index {worst} is out of range for {rows} rows")
-            indices = self.upload(array)
+        packed = isinstance(table, QuantizedTensor)
+        rows = table.shape[1 if packed else 0] if table.shape else 0
+        indices = self._indices("embed", indices, rows)
         if isinstance(table, QuantizedTensor):
             return table.rows(indices)
         return ops.embed(table, indices)
+
+    def embed_grad(self, indices: Any, grad: Any, rows: int) -> Tensor:
+        """Rows of `grad` (*indices.shape, dim) added up by index: (rows, dim), float32.
+
+        Indices from the host are checked and raise IndexError when out of range; those that are
+        already a tensor add nothing there.
+        """
+        if not isinstance(grad, Tensor):
+            grad = self.upload(grad)
+        return ops.embed_grad(self._indices("embed_grad", indices, rows), grad, rows)
+
+    def _indices(self, name: str, indices: Any, rows: int) -> Tensor:
+        """Indices as a tensor; those from the host must be integers from 0 to below `rows`."""
+        if isinstance(indices, Tensor):
+            return indices
+        array = np.asarray(indices)
+        if array.size == 0:
+            array = array.astype(np.int32)
+        if array.dtype.kind not in "iu":
+            raise DTypeError(f"[{name}] expected integer indices, but got {array.dtype}")
+        if array.size and (array.min() < 0 or array.max() >= rows):
+            worst = array.max() if array.max() >= rows else array.min()
+            raise IndexError(f"[{name}] index {worst} is out of range for {rows} rows")
+        return self.upload(array)
 
     def concat(self, tensors: Sequence[Any], axis: int = 0) -> Tensor:
         """The tensors (or arrays) one after the other along an axis, as numpy.concatenate."""
@@ -268,7 +285,7 @@ class Device(ABC):
 
     def where(self, condition: Any, a: Any, b: Any) -> Tensor:
         """Elements of `a` where `condition` is true, else of `b`; shapes broadcast."""
-        like = next((value for value in (a, b, condition) if type(value) is Tensor), None)
+        like = next((value for value in (a, b, condition) if isinstance(value, Tensor)), None)
         if like is None:
             a = like = self.upload(a)
         return ops.where(

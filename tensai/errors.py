@@ -36,17 +36,27 @@ class ModelError(TensaiError, ValueError):
     """A model's files are missing, damaged, or of a kind that tensai does not run."""
 
 
+class GradientError(TensaiError, RuntimeError):
+    """A backward pass cannot be made."""
+
+
+class NaNError(TensaiError, FloatingPointError):
+    """An operation made NaN of numbers, while tensai.debug.nan_check() watched."""
+
+
 __all__ = [
     "DTypeError",
     "DeviceLostError",
     "DeviceMismatchError",
     "DeviceNotFoundError",
     "FetchError",
+    "GradientError",
     "KernelError",
     "LibraryMismatchError",
     "LibraryNotFoundError",
     "LimitExceededError",
     "ModelError",
+    "NaNError",
     "OutOfDeviceMemoryError",
     "ShapeError",
     "TensaiError",

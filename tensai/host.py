@@ -20,11 +20,12 @@ from .tensor import Tensor
 class HostStorage:
     """An array, counted in its device's memory account."""
 
-    __slots__ = ("array", "device")
+    __slots__ = ("array", "device", "version")
 
     def __init__(self, device: HostDevice, array: Array) -> None:
         self.device = device
         self.array = array
+        self.version = 0  # how often it was written in place
         device.in_use += array.nbytes
         device.peak = max(device.peak, device.in_use)
 

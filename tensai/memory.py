@@ -22,11 +22,12 @@ def size_class(nbytes: int) -> int:
 class Storage:
     """Memory on a GPU device. Goes back to the pool when the last tensor lets go of it."""
 
-    __slots__ = ("buffer", "pool")
+    __slots__ = ("buffer", "pool", "version")
 
     def __init__(self, pool: Pool, buffer: Any) -> None:
         self.pool = pool
         self.buffer = buffer
+        self.version = 0  # how often it was written in place
 
     def __del__(self) -> None:
         self.pool.put(self.buffer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -198,8 +198,34 @@ class Probe:
     tolerance: float = 0.0
 
 
+class Gradient(NamedTuple):
+    """How the gradients of some of an operation's tensors follow from that of its result.
+
+    `function` names in its parameters what it wants kept until the backward pass: `grad` (of the
+    result), `out` (the result), a tensor or attribute of the rule, or NAME_shape, which keeps no
+    elements. It answers in `inputs`' order; what a tensor was broadcast over is summed for it.
+    """
+
+    inputs: tuple[str, ...]
+    function: Callable[..., Any]
+    wants: tuple[str, ...]
+
+    @classmethod
+    def table(cls, functions: Mapping[Any, Callable[..., Any]]) -> tuple[Gradient, ...]:
+        """From {tensor: function, (tensor, tensor, ...): function}."""
+        return tuple(
+            cls(
+                (names,) if isinstance(names, str) else names,
+                function,
+                tuple(inspect.signature(function).parameters),
+            )
+            for names, function in functions.items()
+        )
+
+
 OPERATIONS: dict[str, Operation] = {}
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # what tensai.ops offers: operations and compositions
+watchers: list[Callable[[Operation, Sequence[Tensor], Any], None]] = []  # the last sees every call
 
 
 class Operation:
@@ -213,6 +239,7 @@ class Operation:
         probes: Callable[[], Sequence[Probe]],
         name: str,
         writes: Sequence[str] = (),
+        gradients: Mapping[Any, Callable[..., Any]] | None = None,
     ) -> None:
         functools.update_wrapper(self, rule)
         self.name = name or rule.__name__
@@ -226,7 +253,13 @@ class Operation:
             for name, parameter in self.signature.parameters.items()
             if str(parameter.annotation).startswith("Spec")
         )
+        self.defaults = {
+            name: parameter.default
+            for name, parameter in self.signature.parameters.items()
+            if parameter.default is not parameter.empty
+        }
         self.writes = tuple(writes)
+        self.gradients = Gradient.table(gradients or {})
 
     def __repr__(self) -> str:
         return f"<operation {self.name}{self.signature}>"
@@ -243,11 +276,16 @@ class Operation:
             if type(value) is Tensor:
                 inputs.append(value)
                 key.append(value.spec)
+            elif isinstance(value, Tensor):
+                return value.called(self, args, kwargs)
             else:
                 key.append(value)
         if kwargs:
-            if any(type(value) is Tensor for value in kwargs.values()):
-                return self(*self._bind(args, kwargs).args)
+            for value in kwargs.values():
+                if type(value) is Tensor:
+                    return self(*self._bind(args, kwargs).args)
+                if isinstance(value, Tensor):
+                    return value.called(self, args, kwargs)
             key.extend(kwargs.items())
         if not inputs:
             raise DTypeError(
@@ -268,7 +306,12 @@ class Operation:
                     f"[{self.name}] expected tensors of one device, but got {device.name} and "
                     f"{value.device.name}; move one with device.upload(tensor.download())"
                 )
-        return plan.run(inputs)
+        made = plan.run(inputs)
+        for place in plan.written:
+            inputs[place].storage.version += 1
+        if watchers:
+            watchers[-1](self, inputs, made)
+        return made
 
     def _plan(
         self, device: Any, key: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -361,17 +404,19 @@ def operation(
     method: bool = True,
     name: str = "",
     writes: Sequence[str] = (),
+    gradients: Mapping[Any, Callable[..., Any]] | None = None,
 ) -> Callable[[Callable[..., Result]], Operation]:
     """Register the decorated rule as an operation (see the module's first lines).
 
     `method=False` keeps it off Tensor, for operations that only others call; `name` replaces the
     rule's own. `writes` names the tensors that it changes in place: kernels find them among
     `job.inputs`, to be bound once, as read_write; the reference returns their new elements after
-    its new tensors. Without new tensors the operation returns what it wrote.
+    its new tensors. Without new tensors the operation returns what it wrote. `gradients` says how
+    to differentiate it (see Gradient); without them it ends a tape.
     """
 
     def register(rule: Callable[..., Result]) -> Operation:
-        made = Operation(rule, kernels, reference, probes, name, writes)
+        made = Operation(rule, kernels, reference, probes, name, writes, gradients)
         OPERATIONS[made.name] = made
         FUNCTIONS[made.name] = made
         if method:

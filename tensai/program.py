@@ -24,6 +24,7 @@ class Program:
         self.device = device
         self._steps: list[Callable[[], None]] = []
         self._ready = False
+        self.fixed_by: str | None = None
 
     def __len__(self) -> int:
         """Steps of a replay: dispatches, copies, and what the host computes."""
@@ -32,6 +33,10 @@ class Program:
     def call(self, step: Callable[[], None]) -> None:
         """Add work that the host does."""
         self._steps.append(step)
+
+    def fixed(self, why: str) -> None:
+        """Note that something happened once while this was recorded and is no part of a replay."""
+        self.fixed_by = self.fixed_by or why
 
     def finish(self) -> None:
         """The block has ended."""

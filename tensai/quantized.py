@@ -70,7 +70,7 @@ def quantize_q4(w: Any, group: int | None = 64) -> Quantized:
 
 def _quantize(kind: str, w: Any, group: int | None) -> Quantized:
     name = f"quantize_{kind}"
-    array = w.download() if type(w) is Tensor else np.asarray(w)
+    array = w.download() if isinstance(w, Tensor) else np.asarray(w)
     if array.dtype.kind not in "fiu":
         raise DTypeError(f"[{name}] expected real numbers, but got {array.dtype}")
     if array.ndim != 2:
@@ -150,7 +150,7 @@ class QuantizedTensor:
         return made
 
     def __rmatmul__(self, other: Any) -> Tensor:
-        if type(other) is not Tensor:
+        if not isinstance(other, Tensor):
             other = self.device.upload(other)
         product: Tensor = FUNCTIONS["linear"](other, self)
         return product

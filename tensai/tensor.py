@@ -88,6 +88,14 @@ class Tensor:
             )
         return self._storage
 
+    def seen_as(self, spec: Any) -> Tensor:
+        """The same memory under another shape of as many elements."""
+        return Tensor(self.device, self.storage, spec)
+
+    def detach(self) -> Tensor:
+        """The same elements, without a part in any gradient (see tensai.autograd)."""
+        return self
+
     # To and from the host ------------------------------------------------------------------
 
     def download(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
@@ -105,6 +113,8 @@ class Tensor:
                     f"[download] expected out as a writeable C-contiguous array of {self.dtype}, "
                     f"not {out.dtype}"
                 )
+        if self.device.program is not None:
+            self.device.program.fixed("its elements were downloaded while it was recorded")
         return self.device.fetch(self, out)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -168,7 +178,7 @@ class Tensor:
     # made into a tensor of this device.
 
     def _binary(self, name: str, other: Any) -> Tensor:
-        if type(other) is not Tensor:
+        if not isinstance(other, Tensor):
             other = self.device.operand(other, self)
         return getattr(self, name)(other)
 

@@ -35,7 +35,7 @@ def run(
     """
     if not isinstance(wgsl, str):
         raise DTypeError(f"[run] expected WGSL as a string, not {type(wgsl).__name__}")
-    read = [x if type(x) is Tensor else device.upload(x) for x in inputs]
+    read = [x if isinstance(x, Tensor) else device.upload(x) for x in inputs]
     written = [_output(device, output) for output in outputs]
     tensors = [*read, *written]
     for tensor in tensors:
@@ -100,7 +100,7 @@ def _counts(workgroups: Any) -> tuple[int, int, int]:
 
 def _output(device: GpuDevice, output: Any) -> Tensor:
     """A tensor to write: one that is given, or a new one of a shape or (shape, dtype)."""
-    if type(output) is Tensor:
+    if isinstance(output, Tensor):
         return output
     if isinstance(output, (tuple, list)) and len(output) == 2 and not _is_length(output[1]):
         return device.empty(output[0], output[1])

@@ -1,4 +1,4 @@
-// (x - mean) / sqrt(variance + eps) * weight + bias over rows; a workgroup a row.
+// (x - mean) / sqrt(variance + eps), times weight plus bias if AFFINE, over rows; a workgroup a row.
 #include math
 #include workgroup
 
@@ -10,9 +10,13 @@ struct Params {
 var<params> params: Params;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
+#if AFFINE
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read> bias: array<f32>;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
+#else
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+#endif
 
 @compute @workgroup_size(256)
 fn main(
@@ -39,6 +43,11 @@ fn main(
     let variance = workgroup_sum(squares, lane) / count;
     let scale = 1.0 / sqrt(variance + params.eps);
     for (var k = lane; k < params.length; k += 256u) {
-        out[base + k] = fma((x[base + k] - mean) * scale, weight[k], bias[k]);
+        let normal = (x[base + k] - mean) * scale;
+#if AFFINE
+        out[base + k] = fma(normal, weight[k], bias[k]);
+#else
+        out[base + k] = normal;
+#endif
     }
 }

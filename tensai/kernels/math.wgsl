@@ -36,6 +36,17 @@ fn upper_half(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
 }
 
+// e^r - 1 for |r| <= ln(2) / 2.
+fn exp_minus_one(r: f32) -> f32 {
+    var p = 1.9875691500e-4;
+    p = fma(p, r, 1.3981999507e-3);
+    p = fma(p, r, 8.3334519073e-3);
+    p = fma(p, r, 4.1665795894e-2);
+    p = fma(p, r, 1.6666665459e-1);
+    p = fma(p, r, 5.0000001201e-1);
+    return fma(p * r, r, r);
+}
+
 // (e^r, k) with e^x = 2^k e^r and |r| <= ln(2) / 2, ln(2) in two parts.
 fn exp_parts(x: f32) -> vec2<f32> {
     let bounded = clamp(x, -104.0, 89.0);
@@ -43,13 +54,7 @@ fn exp_parts(x: f32) -> vec2<f32> {
     // The larger part of k ln(2) is exact; it goes through an integer, or compilers join both parts.
     var r = bounded - f32(i32(k) * 355) * 0.001953125;
     r = fma(k, 2.12194440e-4, r);
-    var p = 1.9875691500e-4;
-    p = fma(p, r, 1.3981999507e-3);
-    p = fma(p, r, 8.3334519073e-3);
-    p = fma(p, r, 4.1665795894e-2);
-    p = fma(p, r, 1.6666665459e-1);
-    p = fma(p, r, 5.0000001201e-1);
-    return vec2<f32>(fma(p * r, r, r) + 1.0, k);
+    return vec2<f32>(exp_minus_one(r) + 1.0, k);
 }
 
 fn exp_f32(x: f32) -> f32 {
@@ -58,6 +63,11 @@ fn exp_f32(x: f32) -> f32 {
     let half_k = k >> 1u;  // in two factors, since 2^k alone may not be representable
     let result = parts.x * power_of_two(half_k) * power_of_two(k - half_k);
     return select(result, x, is_nan(x));
+}
+
+// 1 - e^x for an x below 0.
+fn one_minus_exp(x: f32) -> f32 {
+    return select(1.0 - exp_f32(x), -exp_minus_one(max(x, -0.3)), x > -0.3);
 }
 
 // log(2^e (1 + m)) in two parts; the first has half the digits, so that power_f32 can multiply it
@@ -175,14 +185,18 @@ fn erf_f32(x: f32) -> f32 {
     return select(result, x, is_nan(x));
 }
 
-// x/2 erfc(-x / sqrt(2)), which keeps its digits where 1 + erf(x / sqrt(2)) would cancel.
-fn gelu_erf(x: f32) -> f32 {
+// The normal distribution's function: erfc(-x / sqrt(2)) / 2, which keeps its digits where
+// 1 + erf(x / sqrt(2)) would cancel.
+fn normal_cdf(x: f32) -> f32 {
     let t = x * 0.7071067811865476;
     let magnitude = abs(t);
     let tail = erfc_large(max(magnitude, 1.0));
     let far = select(tail, 2.0 - tail, t > 0.0);
-    let c = select(far, 1.0 + erf_small(t), magnitude < 1.0);
-    let result = select(0.5 * x * c, 0.0, x < -14.0);
+    return 0.5 * select(far, 1.0 + erf_small(t), magnitude < 1.0);
+}
+
+fn gelu_erf(x: f32) -> f32 {
+    let result = select(x * normal_cdf(x), 0.0, x < -14.0);
     return select(result, x, is_nan(x));
 }
 
@@ -191,6 +205,43 @@ fn gelu_tanh(x: f32) -> f32 {
     let bounded = clamp(x, -14.0, 14.0);
     let u = 0.7978845608028654 * fma(0.044715 * bounded * bounded, bounded, bounded);
     let result = select(x * sigmoid_f32(2.0 * u), 0.0, x < -14.0);
+    return select(result, x, is_nan(x));
+}
+
+// Derivatives of activations.
+fn relu_slope(x: f32) -> f32 {
+    return select(select(0.0, 1.0, x > 0.0), x, is_nan(x));
+}
+
+fn tanh_slope(x: f32) -> f32 {
+    let e = exp_f32(-2.0 * abs(x));
+    return 4.0 * e / ((1.0 + e) * (1.0 + e));
+}
+
+fn sigmoid_slope(x: f32) -> f32 {
+    let e = exp_f32(-abs(x));
+    return e / ((1.0 + e) * (1.0 + e));
+}
+
+fn silu_slope(x: f32) -> f32 {
+    let bounded = clamp(x, -100.0, 100.0);
+    let result = sigmoid_f32(x) + bounded * sigmoid_slope(bounded);
+    return select(result, x, is_nan(x));
+}
+
+fn gelu_erf_slope(x: f32) -> f32 {
+    let bounded = clamp(x, -14.0, 14.0);
+    let density = 0.3989422804014327 * exp_f32(-0.5 * bounded * bounded);
+    let result = fma(bounded, density, normal_cdf(bounded));
+    return select(result, x, is_nan(x));
+}
+
+fn gelu_tanh_slope(x: f32) -> f32 {
+    let bounded = clamp(x, -14.0, 14.0);
+    let square = bounded * bounded;
+    let u = 0.7978845608028654 * fma(0.044715 * square, bounded, bounded);
+    let steepness = 2.0 * 0.7978845608028654 * fma(0.134145, square, 1.0);
+    let result = fma(bounded * sigmoid_slope(2.0 * u), steepness, sigmoid_f32(2.0 * u));
     return select(result, x, is_nan(x));
 }
 

@@ -10,14 +10,17 @@ from typing import Any
 
 from ..operation import FUNCTIONS
 from . import (  # noqa: F401  each registers its operations
+    activations,
     attending,
     conversion,
     elementwise,
     gather,
     inplace,
     joining,
+    losses,
     movement,
     normalize,
+    optimizing,
     packed,
     positions,
     products,

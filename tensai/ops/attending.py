@@ -204,11 +204,11 @@ def attention(
 
     Raises ShapeError for shapes and numbers that do not fit, DTypeError for other dtypes.
     """
-    like = next((given for given in (q, k, v) if type(given) is Tensor), None)
+    like = next((given for given in (q, k, v) if isinstance(given, Tensor)), None)
     if like is None:
         raise DTypeError(f"[attention] expected tensors, but got {type(q).__name__}")
-    if type(kv_length) is not Tensor:
-        shape = k.shape if type(k) is Tensor else np.shape(k)
+    if not isinstance(kv_length, Tensor):
+        shape = k.shape if isinstance(k, Tensor) else np.shape(k)
         rows = shape[-2] if len(shape) > 1 else 0
         valid = rows if kv_length is None else rules.integer("attention", "kv_length", kv_length)
         if not 0 <= valid <= rows:

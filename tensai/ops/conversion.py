@@ -96,6 +96,7 @@ def _probes() -> list[Probe]:
     ],
     reference=reference.astype,
     probes=_probes,
+    gradients={"x": lambda grad: grad},  # converted to x's dtype as every gradient is
 )
 def astype(x: Spec, dtype: Any) -> Result:
     """The elements as another dtype: float32, float16, int32, uint32 or bool.

@@ -1,11 +1,13 @@
 """Elementwise operations, each an expression in WGSL beside one in NumPy.
 
-All broadcast as NumPy does. float16 computes in float32. NaN goes in, NaN comes out, also through
+All broadcast as NumPy does, and their gradients may be of the broadcast shape: a tape sums what
+was broadcast. float16 computes in float32. NaN goes in, NaN comes out, also through
 maximum, minimum and relu; large arguments of exp, tanh, sigmoid and gelu saturate.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from ..operation import Job, Operation, Probe, Result, Spec, operation
 from .strided import elementwise
 
 Array = np.ndarray[Any, Any]
+Gradients = dict[Any, Callable[..., Any]]
 
 NUMBERS = (f32, i32, u32)
 EVERY = (*NUMBERS, bool_)
@@ -28,7 +31,7 @@ SPECIAL = np.array(
 )
 
 
-def _sample(count: int, dtype: DType, seed: int) -> Array:
+def sample(count: int, dtype: DType, seed: int) -> Array:
     """Values that make a kernel's mistakes visible: fractions, signs, specials, small integers."""
     rng = np.random.default_rng(seed)
     if dtype == f32:
@@ -47,12 +50,16 @@ def _define(
     expression: str | Callable[[Job], str],
     compute: Callable[..., Any],
     probes: Callable[[], Sequence[Probe]],
+    gradients: Gradients | None,
 ) -> Operation:
     rule.__name__ = rule.__qualname__ = name
     rule.__doc__ = doc
-    return operation(kernels=[elementwise(name, expression)], reference=compute, probes=probes)(
-        rule
-    )
+    return operation(
+        kernels=[elementwise(name, expression)],
+        reference=compute,
+        probes=probes,
+        gradients=gradients,
+    )(rule)
 
 
 def unary(
@@ -60,6 +67,7 @@ def unary(
     doc: str,
     expression: str | dict[str, str],
     compute: Callable[[Array], Any],
+    gradient: Callable[..., Any] | None,
     *,
     integers: bool = False,
     tolerance: float = 1e-6,
@@ -74,9 +82,10 @@ def unary(
 
     def probes() -> list[Probe]:
         dtypes = NUMBERS if integers else (f32,)
-        return [Probe((_sample(1027, dtype, 1),), {}, tolerance) for dtype in dtypes]
+        return [Probe((sample(1027, dtype, 1),), {}, tolerance) for dtype in dtypes]
 
-    return _define(name, doc, rule, _by_dtype(expression), compute, probes)
+    gradients = None if gradient is None else {"x": gradient}
+    return _define(name, doc, rule, _by_dtype(expression), compute, probes, gradients)
 
 
 def binary(
@@ -84,6 +93,7 @@ def binary(
     doc: str,
     expression: str | dict[str, str],
     compute: Callable[[Array, Array], Any],
+    gradients: Gradients | None = None,
     *,
     result: DType | None = None,
     dtypes: tuple[DType, ...] = NUMBERS,
@@ -109,13 +119,13 @@ def binary(
     def probes() -> list[Probe]:
         made = []
         for dtype in dtypes:
-            a, b = _sample(1027, dtype, 1), _sample(1027, dtype, 2)
+            a, b = sample(1027, dtype, 1), sample(1027, dtype, 2)
             made.append(Probe((a, b), {}, tolerance))
             made.append(Probe((a[200:], b[3:4]), {}, tolerance))
             made.append(Probe((a[:60].reshape(5, 1, 12), b[:84].reshape(7, 12)), {}, tolerance))
         return made
 
-    return _define(name, doc, rule, _by_dtype(expression), compute, probes)
+    return _define(name, doc, rule, _by_dtype(expression), compute, probes, gradients)
 
 
 def _by_dtype(expression: str | dict[str, str]) -> str | Callable[[Job], str]:
@@ -141,51 +151,67 @@ negative = unary(
     "-x; unsigned integers wrap around.",
     typed("-a", "-a", "0u - a"),
     np.negative,
+    lambda grad: -grad,
     integers=True,
     tolerance=0,
 )
-absolute = unary("abs", "Absolute value.", "abs(a)", np.abs, integers=True, tolerance=0)
-square = unary("square", "x * x.", "a * a", np.square, integers=True, tolerance=1e-7)
-exp = unary("exp", "e ** x; 0 and inf for large arguments.", "exp_f32(a)", np.exp, tolerance=3e-7)
-log = unary("log", "Natural logarithm; -inf at 0, NaN below.", "log_f32(a)", np.log, tolerance=3e-7)
-sqrt = unary("sqrt", "Square root; NaN below 0.", "sqrt(a)", np.sqrt)
-rsqrt = unary("rsqrt", "1 / sqrt(x).", "1.0 / sqrt(a)", lambda x: 1 / np.sqrt(x))
-relu = unary(
-    "relu",
-    "max(x, 0), and NaN for NaN.",
-    typed("select(max(a, 0.0), a, is_nan(a))", "max(a, 0)", "a"),
-    lambda x: np.maximum(x, 0),
+absolute = unary(
+    "abs",
+    "Absolute value.",
+    "abs(a)",
+    np.abs,
+    lambda grad, x: grad * ((x > 0).astype(f32) - (x < 0).astype(f32)),
     integers=True,
     tolerance=0,
 )
-tanh = unary("tanh", "Hyperbolic tangent.", "tanh_f32(a)", np.tanh, tolerance=3e-7)
-sigmoid = unary(
-    "sigmoid", "1 / (1 + e ** -x).", "sigmoid_f32(a)", reference.sigmoid, tolerance=3e-7
+square = unary(
+    "square",
+    "x * x.",
+    "a * a",
+    np.square,
+    lambda grad, x: grad * x * 2,
+    integers=True,
+    tolerance=1e-7,
 )
-silu = unary("silu", "x sigmoid(x).", "silu_f32(a)", reference.silu, tolerance=3e-7)
-erf = unary("erf", "The error function.", "erf_f32(a)", reference.erf, tolerance=3e-7)
-
-
-def _gelu_expression(job: Job) -> str:
-    return "gelu_erf(a)" if job.arguments["approximate"] == "none" else "gelu_tanh(a)"
-
-
-@operation(
-    kernels=[elementwise("gelu", _gelu_expression)],
-    reference=reference.gelu,
-    probes=lambda: [
-        Probe((_sample(1027, f32, 1),), {"approximate": form}, 3e-7) for form in ("none", "tanh")
-    ],
+exp = unary(
+    "exp",
+    "e ** x; 0 and inf for large arguments.",
+    "exp_f32(a)",
+    np.exp,
+    lambda grad, out: grad * out,
+    tolerance=3e-7,
 )
-def gelu(x: Spec, approximate: str = "none") -> Result:
-    """Gaussian error linear unit (Hendrycks and Gimpel, 2016).
+log = unary(
+    "log",
+    "Natural logarithm; -inf at 0, NaN below.",
+    "log_f32(a)",
+    np.log,
+    lambda grad, x: grad / x,
+    tolerance=3e-7,
+)
+sqrt = unary(
+    "sqrt", "Square root; NaN below 0.", "sqrt(a)", np.sqrt, lambda grad, out: grad / (out * 2)
+)
+rsqrt = unary(
+    "rsqrt",
+    "1 / sqrt(x).",
+    "1.0 / sqrt(a)",
+    lambda x: 1 / np.sqrt(x),
+    lambda grad, out: grad * (out * out * out * -0.5),
+)
+erf = unary(
+    "erf",
+    "The error function.",
+    "erf_f32(a)",
+    reference.erf,
+    lambda grad, x: grad * (-(x * x)).exp() * (2 / math.sqrt(math.pi)),
+    tolerance=3e-7,
+)
 
-    x/2 (1 + erf(x / sqrt 2)) for approximate="none", and with "tanh" the form
-    x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Same shape as x.
-    """
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f'[gelu] expected approximate "none" or "tanh", but got {approximate!r}')
-    return Result((Spec(x.shape, f32),), (f32,), narrowed_to(x.dtype))
+
+def _preferred(a: Any, b: Any, better: Any) -> Any:
+    """1 where a is what maximum or minimum takes, 1/2 where both are equal, else 0."""
+    return better.astype(f32) + (a == b).astype(f32) * 0.5
 
 
 add = binary(
@@ -193,14 +219,22 @@ add = binary(
     "a + b; of bools, whether either is true.",
     typed("a + b", "a + b", bools="a || b"),
     np.add,
+    {"a": lambda grad: grad, "b": lambda grad: grad},
     dtypes=EVERY,
 )
-subtract = binary("subtract", "a - b; not of bools.", "a - b", np.subtract)
+subtract = binary(
+    "subtract",
+    "a - b; not of bools.",
+    "a - b",
+    np.subtract,
+    {"a": lambda grad: grad, "b": lambda grad: -grad},
+)
 multiply = binary(
     "multiply",
     "a * b; of bools, whether both are true.",
     typed("a * b", "a * b", bools="a && b"),
     np.multiply,
+    {"a": lambda grad, b: grad * b, "b": lambda grad, a: grad * a},
     dtypes=EVERY,
 )
 divide = binary(
@@ -208,6 +242,7 @@ divide = binary(
     "a / b in float32, also for integers.",
     "divide_f32(a, b)",
     np.divide,
+    {"a": lambda grad, b: grad / b, "b": lambda grad, b, out: -(grad * out / b)},
     dtypes=(f32,),
     tolerance=3e-7,
 )
@@ -230,6 +265,11 @@ power = binary(
     "a ** b. Integers to a negative power give 0, or a power of 1 or -1.",
     typed("power_f32(a, b)", "power_i32(a, b)", "power_u32(a, b)"),
     reference.power,
+    {
+        "a": lambda grad, a, b: grad * b * a ** (b - 1.0),
+        # 0 ** b is 0 for every b > 0, so nothing follows from b there.
+        "b": lambda grad, a, b, out: grad * grad.device.where(a == 0, 0.0, out * a.log()),
+    },
     tolerance=2e-6,
 )
 maximum = binary(
@@ -237,6 +277,10 @@ maximum = binary(
     "The larger of a and b; NaN if either is NaN.",
     typed("max_nan(a, b)", "max(a, b)", bools="a || b"),
     np.maximum,
+    {
+        "a": lambda grad, a, b: grad * _preferred(a, b, a > b),
+        "b": lambda grad, a, b: grad * _preferred(a, b, b > a),
+    },
     dtypes=EVERY,
 )
 minimum = binary(
@@ -244,6 +288,10 @@ minimum = binary(
     "The smaller of a and b; NaN if either is NaN.",
     typed("min_nan(a, b)", "min(a, b)", bools="a && b"),
     np.minimum,
+    {
+        "a": lambda grad, a, b: grad * _preferred(a, b, a < b),
+        "b": lambda grad, a, b: grad * _preferred(a, b, b < a),
+    },
     dtypes=EVERY,
 )
 equal = binary("equal", "a == b, as bool.", "a == b", np.equal, result=bool_)
@@ -271,20 +319,12 @@ bitwise_xor = binary(
     np.bitwise_xor,
     dtypes=(i32, u32, bool_),
 )
-silu_mul = binary(
-    "silu_mul",
-    "silu(a) * b, as in a gated feed-forward layer.",
-    "silu_f32(a) * b",
-    lambda a, b: reference.silu(a) * b,
-    dtypes=(f32,),
-    tolerance=1e-6,
-)
 
 
 @operation(
     kernels=[elementwise("invert", lambda job: "!a" if job.inputs[0].dtype == bool_ else "~a")],
     reference=np.invert,
-    probes=lambda: [Probe((_sample(1027, dtype, 1),)) for dtype in (i32, u32, bool_)],
+    probes=lambda: [Probe((sample(1027, dtype, 1),)) for dtype in (i32, u32, bool_)],
 )
 def invert(x: Spec) -> Result:
     """~x, for integers and bool."""
@@ -300,17 +340,21 @@ def invert(x: Spec) -> Result:
         probe
         for dtype in (f32, i32, u32, bool_)
         for probe in (
-            Probe((_sample(1027, bool_, 3), _sample(1027, dtype, 1), _sample(1027, dtype, 2))),
+            Probe((sample(1027, bool_, 3), sample(1027, dtype, 1), sample(1027, dtype, 2))),
             Probe(
                 (
-                    _sample(12, bool_, 3).reshape(4, 3),
-                    _sample(24, dtype, 1).reshape(2, 4, 3),
-                    _sample(3, dtype, 2),
+                    sample(12, bool_, 3).reshape(4, 3),
+                    sample(24, dtype, 1).reshape(2, 4, 3),
+                    sample(3, dtype, 2),
                 )
             ),
         )
     ],
     method=False,
+    gradients={
+        "a": lambda grad, condition: grad.device.where(condition, grad, 0.0),
+        "b": lambda grad, condition: grad.device.where(condition, 0.0, grad),
+    },
 )
 def where(condition: Spec, a: Spec, b: Spec) -> Result:
     """Elements of a where condition is true (not 0), else of b; all three broadcast."""

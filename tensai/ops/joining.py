@@ -37,6 +37,16 @@ def _put_probes() -> list[Probe]:
     return made
 
 
+def _put_grad(grad: Tensor, part_shape: tuple[int, ...], axis: int, start: int) -> Tensor:
+    place = (slice(None),) * axis + (slice(start, start + part_shape[axis]),)
+    return grad[place]
+
+
+def _put_grad_x(grad: Tensor, part_shape: tuple[int, ...], axis: int, start: int) -> Tensor:
+    hidden = grad.device.zeros(part_shape)
+    return put(grad.copy(), hidden, axis, start)
+
+
 @operation(
     kernels=[Kernel("put", _put)],
     reference=reference.put,
@@ -44,6 +54,7 @@ def _put_probes() -> list[Probe]:
     name="put_",
     method=False,
     writes=("x",),
+    gradients={"part": _put_grad, "x": _put_grad_x},
 )
 def put(x: Spec, part: Spec, axis: int, start: int) -> Result:
     """x with `part` from place `start` of an axis on; the shapes agree but for that axis."""
@@ -52,7 +63,7 @@ def put(x: Spec, part: Spec, axis: int, start: int) -> Result:
 
 def concat(device: Any, tensors: Sequence[Any], axis: int = 0) -> Tensor:
     """numpy.concatenate of tensors of a device."""
-    parts = [part if type(part) is Tensor else device.upload(part) for part in tensors]
+    parts = [part if isinstance(part, Tensor) else device.upload(part) for part in tensors]
     if not parts:
         raise ShapeError("[concat] expected at least one tensor")
     for part in parts:
@@ -97,7 +108,7 @@ def take(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
         x, axis = x.reshape(x.size), 0
     axis = rules.axis_index("take", axis, x.ndim)
     length = x.shape[axis]
-    if type(indices) is not Tensor:
+    if not isinstance(indices, Tensor):
         array = np.asarray(indices)
         array = array.astype(np.int32) if array.size == 0 else array
         if array.dtype.kind not in "iu":

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from .. import reference, rules
-from ..dtypes import narrowed_to, widened
+from ..dtypes import f32, narrowed_to, widened
 from ..errors import ShapeError
-from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation
+from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
 from ..tensor import Tensor
-from .strided import walk
+from .strided import MAX_AXES, walk
 
 
 def _plan(job: Job) -> None:
@@ -36,11 +36,75 @@ def _probes() -> list[Probe]:
     return [Probe((sample,), way) for sample in samples for way in ways]
 
 
+def _strided_put(job: Job) -> None:
+    part, out = job.inputs[0], job.outputs[0]
+    axes = []
+    base, start = job.arguments["offset"], 0
+    own = rules.strides(part.shape)
+    for length, stride, step in zip(part.shape, job.arguments["strides"], own, strict=True):
+        if length > 1:
+            if stride < 0:  # walked from its other end
+                base += (length - 1) * stride
+                start += (length - 1) * step
+                stride, step = -stride, -step
+            axes.append((stride, length, step))
+    axes.sort(reverse=True)
+    columns = [[row[place] for row in axes] + [0] * (8 - len(axes)) for place in (1, 0, 2)]
+    params = pack(out.size, len(axes), base, start, *columns)
+    job.step("strided_put", {}, [part, out], params, -(-out.size // 256))
+
+
+def _strided_put_probes() -> list[Probe]:
+    part = np.random.default_rng(12).normal(0, 1, (10, 5, 9)).astype(np.float32)
+    ways = [
+        {"shape": (9, 10, 5), "strides": (5, 1, 50), "offset": 0},
+        {"shape": (2000,), "strides": (-120, 21, 2), "offset": 1500},
+    ]
+    return [Probe((part,), way) for way in ways]
+
+
+@operation(
+    kernels=[
+        Kernel(
+            "strided_put",
+            _strided_put,
+            fits=lambda job: sum(length > 1 for length in job.inputs[0].shape) <= MAX_AXES,
+        )
+    ],
+    reference=reference.strided_put,
+    probes=_strided_put_probes,
+    method=False,
+)
+def strided_put(
+    part: Spec, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0
+) -> Result:
+    """Zeros of `shape`, in which strided_copy by the same strides and offset finds `part` again.
+
+    float32. ShapeError if two elements of part would meet.
+    """
+    walked = zip(strides, part.shape, strict=True)
+    reach = 0
+    for step, length in sorted((abs(step), length) for step, length in walked if length > 1):
+        if step <= reach:
+            raise ShapeError(f"[strided_put] strides {strides} meet elements twice")
+        reach += step * (length - 1)
+    return Result((Spec(shape, f32),), (f32,))
+
+
+def _strided_copy_grad(
+    grad: Tensor, x_shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> Tensor:
+    repeated = tuple(axis for axis, step in enumerate(strides) if step == 0)
+    part = grad.sum(repeated, keepdims=True) if repeated else grad
+    return strided_put(part, x_shape, strides, offset)
+
+
 @operation(
     kernels=[Kernel("strided_copy", _plan)],
     reference=reference.strided_copy,
     probes=_probes,
     method=False,
+    gradients={"x": _strided_copy_grad},
 )
 def strided_copy(
     x: Spec, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0
@@ -62,7 +126,7 @@ def strided_copy(
 def reshape(x: Tensor, *shape: Any) -> Tensor:
     """The same elements under another shape; one length may be -1. Shares memory with x."""
     wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    return Tensor(x.device, x.storage, Spec(rules.reshape(x.shape, wanted), x.dtype))
+    return x.seen_as(Spec(rules.reshape(x.shape, wanted), x.dtype))
 
 
 @composition

@@ -10,11 +10,13 @@ from .. import reference, rules
 from ..dtypes import f32, narrowed_to
 from ..errors import ShapeError
 from ..operation import Job, Kernel, Operand, Probe, Result, Spec, operation, pack
-
-
-def _loops(length: int) -> int:
-    """Iterations of a lane that walks over a row three times and joins two results."""
-    return 3 * -(-length // 256) + 32
+from .normalize_grad import (
+    layer_norm_grad,
+    log_softmax_grad,
+    rms_norm_grad,
+    row_loops,
+    softmax_grad,
+)
 
 
 def _softmax(job: Job, log: bool) -> None:
@@ -22,7 +24,7 @@ def _softmax(job: Job, log: bool) -> None:
     axis = job.facts["axis"]
     length, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
     rows = x.size // length
-    job.step("softmax", {"LOG": log}, [x, out], pack(rows, length, inner), rows, _loops(length))
+    job.step("softmax", {"LOG": log}, [x, out], pack(rows, length, inner), rows, row_loops(length))
 
 
 def _softmax_rule(name: str, x: Spec, axis: int) -> Result:
@@ -49,6 +51,7 @@ def _softmax_probes() -> list[Probe]:
     kernels=[Kernel("softmax", lambda job: _softmax(job, log=False))],
     reference=reference.softmax,
     probes=_softmax_probes,
+    gradients={"x": lambda grad, out, axis: softmax_grad(out, grad, axis)},
 )
 def softmax(x: Spec, axis: int = -1) -> Result:
     """exp(x) / sum(exp(x)) along an axis, computed from x - max(x).
@@ -62,6 +65,7 @@ def softmax(x: Spec, axis: int = -1) -> Result:
     kernels=[Kernel("log_softmax", lambda job: _softmax(job, log=True))],
     reference=reference.log_softmax,
     probes=_softmax_probes,
+    gradients={"x": lambda grad, out, axis: log_softmax_grad(out, grad, axis)},
 )
 def log_softmax(x: Spec, axis: int = -1) -> Result:
     """log(softmax(x)) along an axis, without leaving the range of floats."""
@@ -69,11 +73,13 @@ def log_softmax(x: Spec, axis: int = -1) -> Result:
 
 
 def _layer_norm(job: Job) -> None:
-    x = job.inputs[0]
+    x, out = job.inputs[0], job.outputs[0]
     length = x.shape[-1]
     rows = x.size // length
     params = pack(rows, length, float(job.arguments["eps"]))
-    job.step("layer_norm", {}, [*job.inputs, *job.outputs], params, rows, _loops(length))
+    affine = len(job.inputs) > 1
+    operands = [*job.inputs, out]
+    job.step("layer_norm", {"AFFINE": affine}, operands, params, rows, row_loops(length))
 
 
 def _layer_norm_probes() -> list[Probe]:
@@ -85,9 +91,28 @@ def _layer_norm_probes() -> list[Probe]:
 
 
 @operation(
+    kernels=[Kernel("layer_norm_xhat", _layer_norm)],
+    reference=reference.layer_norm_xhat,
+    probes=lambda: [Probe(probe.inputs[:1], {}, 3e-6) for probe in _layer_norm_probes()],
+    gradients={
+        "x": lambda grad, x, eps: layer_norm_grad(x, grad, x.device.ones(x.shape[-1:]), eps)[0]
+    },
+)
+def layer_norm_xhat(x: Spec, eps: float = 1e-5) -> Result:
+    """(x - mean) / sqrt(variance + eps) over the last axis: layer_norm without weight and bias."""
+    rules.floats_only("layer_norm_xhat", x.dtype)
+    if not x.shape:
+        raise ShapeError("[layer_norm_xhat] expected at least one axis, but got a 0-d tensor")
+    return Result((Spec(x.shape, f32),), (f32,), narrowed_to(x.dtype))
+
+
+@operation(
     kernels=[Kernel("layer_norm", _layer_norm)],
     reference=reference.layer_norm,
     probes=_layer_norm_probes,
+    gradients={
+        ("x", "weight", "bias"): lambda grad, x, weight, eps: layer_norm_grad(x, grad, weight, eps)
+    },
 )
 def layer_norm(x: Spec, weight: Spec, bias: Spec, eps: float = 1e-5) -> Result:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis (Ba et al., 2016).
@@ -119,7 +144,7 @@ def rms_norm_step(
     rows = x.size // length
     flags = (weight is not None) + 2 * (residual is not None)
     params = pack(rows, length, width, flags, eps)
-    job.step("rms_norm", {}, [x, weight or x, residual or x, out], params, rows, _loops(width))
+    job.step("rms_norm", {}, [x, weight or x, residual or x, out], params, rows, row_loops(width))
 
 
 def _rms_norm(job: Job) -> None:
@@ -142,6 +167,10 @@ def _rms_norm_probes() -> list[Probe]:
     kernels=[Kernel("rms_norm", _rms_norm)],
     reference=reference.rms_norm,
     probes=_rms_norm_probes,
+    gradients={
+        ("x", "weight"): lambda grad, x, weight, eps: rms_norm_grad(x, grad, weight, eps),
+        "residual": lambda grad: grad,
+    },
 )
 def rms_norm(x: Spec, weight: Spec, eps: float = 1e-6, residual: Spec | None = None) -> Result:
     """x / sqrt(mean(x^2) + eps) * weight + residual over the last axis (Zhang and Sennrich, 2019).

@@ -222,7 +222,7 @@ def rope_(
 
 def _place(device: Any, name: str, at: Any) -> Tensor:
     """An integer or integers as a tensor of the device."""
-    if type(at) is Tensor:
+    if isinstance(at, Tensor):
         return at
     if not isinstance(at, (int, np.integer)):
         array = np.asarray(at)

@@ -247,6 +247,18 @@ def _probes() -> list[Probe]:
     return made
 
 
+def _grad_a(grad: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
+    if transpose_a:
+        return product(b, grad, transpose_b, True)
+    return product(grad, b, False, not transpose_b)
+
+
+def _grad_b(grad: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
+    if transpose_b:
+        return product(grad, a, True, transpose_a)
+    return product(a, grad, not transpose_a, False)
+
+
 @operation(
     kernels=[
         Kernel(
@@ -263,6 +275,7 @@ def _probes() -> list[Probe]:
     probes=_probes,
     name="matmul",
     method=False,
+    gradients={"a": _grad_a, "b": _grad_b},
 )
 def product(a: Spec, b: Spec, transpose_a: bool = False, transpose_b: bool = False) -> Result:
     """a @ b over the last two axes, either read transposed; leading axes broadcast."""
@@ -309,9 +322,9 @@ def matmul(a: Tensor, b: Any, activations: str = "f32") -> Tensor:
         linear = FUNCTIONS["linear"]  # which is made of products like this one
         made: Tensor = linear(a, b, activations=activations)
         return made
-    if type(a) is not Tensor:
+    if not isinstance(a, Tensor):
         a = b.device.operand(a, b)
-    if type(b) is not Tensor:
+    if not isinstance(b, Tensor):
         b = a.device.operand(b, a)
     if a.ndim >= 2 and b.ndim >= 2:
         if b.ndim == 2 and a.ndim > 2:
@@ -340,6 +353,9 @@ def matmul(a: Tensor, b: Any, activations: str = "f32") -> Tensor:
 def matmul_t(a: Tensor, b: Tensor) -> Tensor:
     """a @ b^T over the last two axes: (..., m, k) and (..., n, k) -> (..., m, n)."""
     _check_axes("matmul_t", a, b, 2)
+    if b.ndim == 2 and a.ndim > 2 and a.shape[-1] == b.shape[1]:
+        rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+        return product(rows, b, False, True).reshape(*a.shape[:-1], b.shape[0])
     return product(a, b, False, True)
 
 

@@ -24,7 +24,7 @@ from ..operation import (
     pack,
 )
 from ..tensor import Tensor
-from .movement import permute, reshape
+from .movement import broadcast_to, permute, reshape
 
 LANES = 256
 CHUNK = 4096  # elements that one workgroup reduces before a second pass joins the parts
@@ -48,18 +48,36 @@ MIN = {
 def _reduce(
     job: Job, forms: dict[str, tuple[str, str]], *, mean: bool = False, subgroup: bool = False
 ) -> None:
+    view = job.facts["outer"], job.facts["length"], job.facts["inner"]
+    _steps(job, forms, job.inputs[0], job.outputs[0], view, mean=mean, subgroup=subgroup)
+
+
+def sum_rows(job: Job, source: Operand, target: Operand) -> None:
+    """Steps that sum float32 rows into one of `target`'s length."""
+    _steps(job, SUM, source, target, (1, source.size // target.size, target.size))
+
+
+def _steps(
+    job: Job,
+    forms: dict[str, tuple[str, str]],
+    source: Operand,
+    target: Operand,
+    view: tuple[int, int, int],
+    *,
+    mean: bool = False,
+    subgroup: bool = False,
+) -> None:
     """Steps over (outer, length, inner): one, or two when the axis is cut into chunks."""
-    source, target = job.inputs[0], job.outputs[0]
-    outer, length, inner = job.facts["outer"], job.facts["length"], job.facts["inner"]
+    outer, length, inner = view
     if inner == 1:
         chunks = -(-length // CHUNK) if outer < 256 else 1
     else:
         chunks = min(-(-length // 32), max(1, COLUMN_THREADS // (outer * inner)))
+    count = length if mean else 0
     if chunks > 1:
         parts = job.temporary(outer * chunks * inner, source.dtype)
-        _pass(job, forms, source, parts, (outer, length, inner), chunks, 0, subgroup)
+        _pass(job, forms, source, parts, view, chunks, 0, subgroup)
         source, length = parts, -(-length // -(-length // chunks))
-    count = job.facts["length"] if mean else 0
     _pass(job, forms, source, target, (outer, length, inner), 1, count, subgroup)
 
 
@@ -130,6 +148,28 @@ def _not_empty(name: str, x: Spec, axis: AxisArgument) -> None:
         raise ShapeError(f"[{name}] expected elements to reduce, but got shape {x.shape}")
 
 
+def _expanded(reduced: Tensor, shape: tuple[int, ...], axis: AxisArgument) -> Tensor:
+    """A reduction's result with the axes that it lost back, of length 1."""
+    axes = rules.axes_tuple("reduction", axis, len(shape))
+    return reshape(reduced, [1 if place in axes else n for place, n in enumerate(shape)])
+
+
+def _sum_grad(grad: Tensor, x_shape: tuple[int, ...], axis: AxisArgument) -> Tensor:
+    return broadcast_to(_expanded(grad, x_shape, axis), x_shape)
+
+
+def _mean_grad(grad: Tensor, x_shape: tuple[int, ...], axis: AxisArgument) -> Tensor:
+    share = max(grad.size, 1) / max(math.prod(x_shape), 1)
+    return _sum_grad(grad * share, x_shape, axis)
+
+
+def _extreme_grad(grad: Tensor, x: Tensor, out: Tensor, axis: AxisArgument) -> Tensor:
+    """Shared evenly among the elements that are equally large."""
+    chosen = (x == _expanded(out, x.shape, axis)).astype(f32)
+    shares = chosen.sum(axis, keepdims=True)
+    return chosen * (_expanded(grad, x.shape, axis) / shares)
+
+
 def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
     """Small integers, whose sums are exact, over several workgroups with an odd tail."""
 
@@ -167,6 +207,7 @@ def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
     probes=_probes((f32, i32, u32)),
     name="sum",
     method=False,
+    gradients={"x": _sum_grad},
 )
 def sum_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
     """Sum over adjacent axes, or over all for None.
@@ -191,6 +232,7 @@ def sum_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
     probes=lambda: [Probe(probe.inputs, probe.arguments, 1e-6) for probe in _probes((f32,))()],
     name="mean",
     method=False,
+    gradients={"x": _mean_grad},
 )
 def mean_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
     """Mean over adjacent axes, or over all for None, in float32 also for integers."""
@@ -203,6 +245,7 @@ def mean_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) ->
     probes=_probes((f32, i32, u32)),
     name="max",
     method=False,
+    gradients={"x": _extreme_grad},
 )
 def max_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
     """Largest element over adjacent axes, or over all for None; NaN if there is one."""
@@ -216,6 +259,7 @@ def max_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
     probes=_probes((f32, i32, u32)),
     name="min",
     method=False,
+    gradients={"x": _extreme_grad},
 )
 def min_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> Result:
     """Smallest element over adjacent axes, or over all for None; NaN if there is one."""

@@ -85,6 +85,28 @@ def gelu(x: Array, approximate: str = "none") -> Array:
     return np.where(wide < -14, 0, wide * gate)
 
 
+def slope(name: str, x: Array) -> Array:
+    """The derivative of an activation at x, in float64."""
+    wide = np.asarray(x, dtype=np.float64)
+    if name == "relu":
+        return np.where(np.isnan(wide), wide, wide > 0)
+    if name == "tanh":
+        return 1 / np.square(np.cosh(np.clip(wide, -300, 300)))
+    if name == "sigmoid":
+        return sigmoid(wide) * sigmoid(-wide)
+    bounded = np.clip(wide, -700, 700)
+    if name == "silu":
+        return sigmoid(wide) + bounded * sigmoid(bounded) * sigmoid(-bounded)
+    bounded = np.clip(wide, -40, 40)
+    if name == "gelu":
+        density = np.exp(-0.5 * np.square(bounded)) / np.sqrt(2 * np.pi)
+        return 0.5 * (1 + erf(bounded / np.sqrt(2.0))) + bounded * density
+    inner = np.sqrt(2 / np.pi) * (bounded + 0.044715 * bounded**3)
+    steepness = 2 * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * np.square(bounded))
+    gate = sigmoid(2 * inner)
+    return gate + bounded * gate * sigmoid(-2 * inner) * steepness
+
+
 def power(a: Array, b: Array) -> Array:
     """a ** b; integers to a negative power as the device computes them."""
     if a.dtype.kind == "f":

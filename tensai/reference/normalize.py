@@ -27,14 +27,18 @@ def log_softmax(x: Array, axis: int = -1) -> Array:
     return shifted - np.log(np.where(sums == 0, 1, sums))
 
 
-def layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> Array:
-    """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis."""
+def layer_norm_xhat(x: Array, eps: float = 1e-5) -> Array:
+    """(x - mean) / sqrt(variance + eps) over the last axis."""
     wide = x.astype(np.float64)
     if wide.size == 0:
         return wide
     centred = wide - wide.mean(axis=-1, keepdims=True)
-    variance = np.square(centred).mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + eps) * weight + bias
+    return centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + eps)
+
+
+def layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> Array:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis."""
+    return layer_norm_xhat(x, eps) * weight + bias
 
 
 def rms_norm(x: Array, weight: Array, eps: float, residual: Array | None) -> Array:

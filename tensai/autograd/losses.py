@@ -1,0 +1,48 @@
+"""Losses: one number for how far predictions are from what they should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..errors import DTypeError, ShapeError
+from ..tensor import Tensor
+
+
+def mse_loss(prediction: Tensor, target: Any) -> Tensor:
+    """The mean of (prediction - target)^2, 0-d; target is a tensor or array of the same shape."""
+    target = prediction.device.operand(target, prediction)
+    if target.shape != prediction.shape:
+        raise ShapeError(
+            f"[mse_loss] expected a target of shape {prediction.shape}, but got {target.shape}"
+        )
+    loss: Tensor = (prediction - target).square().mean()
+    return loss
+
+
+def cross_entropy(logits: Tensor, labels: Any) -> Tensor:
+    """The mean of -log(softmax(logits)[label]), 0-d.
+
+    logits (..., classes), labels integers (...). Labels from the host are checked and raise
+    IndexError when out of range; those that are a tensor already make the loss NaN there.
+    """
+    if not logits.ndim:
+        raise ShapeError("[cross_entropy] expected logits (..., classes), but got a 0-d tensor")
+    classes = logits.shape[-1]
+    if not isinstance(labels, Tensor):
+        array = np.asarray(labels)
+        if array.dtype.kind not in "iu":
+            raise DTypeError(f"[cross_entropy] expected integer labels, but got {array.dtype}")
+        if array.size and (array.min() < 0 or array.max() >= classes):
+            worst = array.max() if array.max() >= classes else array.min()
+            raise IndexError(f"[cross_entropy] label {worst} is out of range for {classes} classes")
+        labels = logits.device.upload(array)
+    if labels.shape != logits.shape[:-1]:
+        raise ShapeError(
+            f"[cross_entropy] expected labels of shape {logits.shape[:-1]}, but got {labels.shape}"
+        )
+    losses, _ = ops.cross_entropy_rows(logits.reshape(-1, classes), labels.reshape(labels.size))
+    loss: Tensor = losses.mean()
+    return loss

@@ -1,0 +1,284 @@
+"""Optimizers: what changes parameters by their gradients, in place on their device.
+
+    optimizer = AdamW([w1, w2], lr=1e-3)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+What they remember (moments, the number of steps) lies on the device of the parameters and moves
+with them; `tensai.save` and `tensai.load` keep it. The learning rate is `lr`, times what `schedule`
+says for the number of steps before: `SGD(parameters, lr=0.1, schedule=lambda step: 0.99**step)`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import ops
+from .autograd import Parameter, no_grad
+from .dtypes import f32
+from .errors import DeviceMismatchError, DTypeError, ShapeError
+from .tensor import Tensor
+
+Schedule = Callable[[int], float]
+
+
+class Optimizer(ABC):
+    """What all optimizers share: parameters, the learning rate, and the state of each parameter."""
+
+    slots: tuple[str, ...] = ()  # tensors of each parameter's shape, zeros at first
+
+    def __init__(
+        self, parameters: Iterable[Parameter], lr: float, schedule: Schedule | None = None
+    ) -> None:
+        self.parameters = list(parameters)
+        if not self.parameters:
+            raise ValueError("an optimizer needs at least one parameter")
+        for parameter in self.parameters:
+            if not isinstance(parameter, Parameter):
+                raise DTypeError(
+                    f"an optimizer takes Parameters, not a {type(parameter).__name__}; make one of "
+                    "a tensor with Parameter(tensor)"
+                )
+            if parameter.dtype != f32:
+                raise DTypeError(f"an optimizer takes float32 parameters, not {parameter.dtype}")
+        if len({id(parameter) for parameter in self.parameters}) < len(self.parameters):
+            raise ValueError("an optimizer was given the same parameter twice")
+        self.lr = _at_least("lr", lr, 0.0)
+        self.schedule = schedule
+        self.steps = 0
+        self._state: list[dict[str, Tensor]] = [{} for _ in self.parameters]
+        # On each device: the learning rate, and the number of the step.
+        self._shared: dict[Any, tuple[Tensor, Tensor]] = {}
+        self._rate: float | None = None  # that the devices have
+
+    @abstractmethod
+    def _update(
+        self,
+        parameter: Parameter,
+        grad: Tensor,
+        state: dict[str, Tensor],
+        lr: Tensor,
+        step: Tensor,
+    ) -> None:
+        """Change one parameter and its state."""
+
+    def zero_grad(self) -> None:
+        """Set every gradient to None."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        with no_grad():
+            for device in dict.fromkeys(parameter.device for parameter in self.parameters):
+                self._on(device)
+            self._tick()
+            recording = next(
+                (p.device.program for p in self.parameters if p.device.program is not None), None
+            )
+            if recording is not None:
+                recording.call(self._tick)
+            for _, step in self._shared.values():
+                step.add_(1.0)
+            for place, parameter in enumerate(self.parameters):
+                if parameter.grad is not None:
+                    lr, step = self._shared[parameter.device]
+                    self._update(parameter, parameter.grad, self._own(place), lr, step)
+
+    def _tick(self) -> None:
+        """What the host does for a step, also for one that is replayed."""
+        rate = self.lr * (1.0 if self.schedule is None else float(self.schedule(self.steps)))
+        if rate != self._rate:
+            for device, (lr, _) in self._shared.items():
+                device.overwrite(lr.storage, np.array(rate, np.float32))
+            self._rate = rate
+        self.steps += 1
+
+    def _on(self, device: Any) -> None:
+        """Have the shared numbers on a device."""
+        if device not in self._shared:
+            self._shared[device] = (
+                device.upload(np.float32(0)),
+                device.upload(np.float32(self.steps)),
+            )
+            self._rate = None
+
+    def _own(self, place: int) -> dict[str, Tensor]:
+        """A parameter's state, on the device where the parameter is now."""
+        parameter, state = self.parameters[place], self._state[place]
+        for name in self.slots:
+            held = state.get(name)
+            if held is None:
+                state[name] = parameter.device.zeros(parameter.shape)
+            elif held.device is not parameter.device:
+                state[name] = parameter.device.upload(held.download())
+        return state
+
+    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
+        """What is remembered, as host arrays: "step", and for each parameter "PLACE.SLOT"."""
+        made: dict[str, np.ndarray[Any, Any]] = {"step": np.array(self.steps, np.int32)}
+        for place, state in enumerate(self._state):
+            for name, tensor in state.items():
+                made[f"{place}.{name}"] = tensor.download()
+        return made
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what state_dict() gave. Raises ValueError where it does not fit, unchanged."""
+        given = dict(state)
+        if "step" not in given:
+            raise ValueError("an optimizer's state has a step; this is not one")
+        steps = int(np.asarray(given.pop("step")).item())
+        made: list[dict[str, Tensor]] = [{} for _ in self.parameters]
+        known = {f"{place}.{name}" for place in range(len(made)) for name in self.slots}
+        if set(given) - known:
+            raise ValueError(
+                f"{type(self).__name__} of {len(made)} parameters has no place for "
+                f"{', '.join(sorted(set(given) - known)[:5])}; is it another optimizer's state?"
+            )
+        for place, parameter in enumerate(self.parameters):
+            names = [name for name in self.slots if f"{place}.{name}" in given]
+            if names and len(names) < len(self.slots):
+                raise ValueError(f"the state of parameter {place} is incomplete")
+            for name in names:
+                array = np.asarray(given[f"{place}.{name}"])
+                if array.shape != parameter.shape or array.dtype != parameter.dtype:
+                    raise ShapeError(
+                        f"the state {place}.{name} is {array.dtype} {array.shape}, but its "
+                        f"parameter is {parameter.dtype} {parameter.shape}"
+                    )
+                made[place][name] = parameter.device.upload(array)
+        self._state, self.steps = made, steps
+        self._shared.clear()
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum, as torch.optim.SGD.
+
+    velocity = momentum velocity + grad + weight_decay x; x -= lr velocity, or with nesterov
+    x -= lr (grad + weight_decay x + momentum velocity).
+    """
+
+    slots = ("velocity",)
+
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__(parameters, lr, schedule)
+        self.momentum = _at_least("momentum", momentum, 0.0)
+        self.weight_decay = _at_least("weight_decay", weight_decay, 0.0)
+        self.nesterov = bool(nesterov)
+        if nesterov and not momentum:
+            raise ValueError("nesterov needs a momentum above 0")
+
+    def _update(
+        self,
+        parameter: Parameter,
+        grad: Tensor,
+        state: dict[str, Tensor],
+        lr: Tensor,
+        step: Tensor,
+    ) -> None:
+        how = (self.momentum, self.weight_decay, self.nesterov)
+        ops.sgd_update_(parameter, grad, state["velocity"], lr, *how)
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba, 2014) as torch.optim.Adam: weight_decay is added to the gradient."""
+
+    slots = ("m", "v")
+    decoupled = False
+
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__(parameters, lr, schedule)
+        self.betas = (float(betas[0]), float(betas[1]))
+        if any(not 0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas lie from 0 to below 1, but got {betas}")
+        self.eps = _at_least("eps", eps, 0.0)
+        self.weight_decay = _at_least("weight_decay", weight_decay, 0.0)
+
+    def _update(
+        self,
+        parameter: Parameter,
+        grad: Tensor,
+        state: dict[str, Tensor],
+        lr: Tensor,
+        step: Tensor,
+    ) -> None:
+        ops.adam_step_(
+            parameter,
+            grad,
+            state["m"],
+            state["v"],
+            lr,
+            *self.betas,
+            self.eps,
+            step,
+            self.weight_decay,
+            self.decoupled,
+        )
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017), as torch.optim.AdamW."""
+
+    decoupled = True
+
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__(parameters, lr, betas, eps, weight_decay, schedule)
+
+
+def clip_grad_norm_(parameters: Iterable[Parameter], max_norm: float) -> Tensor:
+    """Scale gradients so that their norm, over all of them, is at most max_norm; returns the norm.
+
+    As torch.nn.utils.clip_grad_norm_, in place and without a download. The parameters lie on one
+    device.
+    """
+    _at_least("max_norm", max_norm, 0.0)
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not grads:
+        raise ValueError("no parameter has a gradient; call backward() first")
+    if any(grad.device is not grads[0].device for grad in grads):
+        raise DeviceMismatchError("clip_grad_norm_ takes the parameters of one device at a time")
+    total = grads[0].device.constant(0.0, f32)
+    for grad in grads:
+        total = total + grad.astype(f32).square().sum()
+    norm: Tensor = total.sqrt()
+    factor = (max_norm / (norm + 1e-6)).minimum(1.0)
+    for grad in grads:
+        grad.scale_(factor)
+    return norm
+
+
+def _at_least(name: str, value: float, least: float) -> float:
+    number = float(value)
+    if not least <= number < math.inf:
+        raise ValueError(f"expected {name} from {least:g} up, but got {value!r}")
+    return number
