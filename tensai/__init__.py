@@ -18,6 +18,12 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from . import errors, kernels, ops
+    from .accelerator import (
+        DEFAULT_ACCELERATOR_THRESHOLD,
+        accelerated,
+        matmul,
+        use_accelerator,
+    )
     from .device import Device
     from .errors import (
         DeviceLostError,
@@ -40,18 +46,23 @@ if TYPE_CHECKING:
 
 # Where each name that is no error lives.
 _HOME = {
+    "DEFAULT_ACCELERATOR_THRESHOLD": ".accelerator",
     "Device": ".device",
     "QuantizedTensor": ".quantized",
     "Tensor": ".tensor",
     "Verdict": ".selfcheck",
+    "accelerated": ".accelerator",
     "adapters": ".opening",
+    "matmul": ".accelerator",
     "open": ".opening",
     "quantize_q4": ".quantized",
     "quantize_q8": ".quantized",
+    "use_accelerator": ".accelerator",
 }
 _MODULES = ("errors", "kernels", "models", "ops")
 
 __all__ = [
+    "DEFAULT_ACCELERATOR_THRESHOLD",
     "DTypeError",
     "Device",
     "DeviceLostError",
@@ -69,13 +80,16 @@ __all__ = [
     "TensorFreedError",
     "Verdict",
     "__version__",
+    "accelerated",
     "adapters",
     "errors",
     "kernels",
+    "matmul",
     "open",
     "ops",
     "quantize_q4",
     "quantize_q8",
+    "use_accelerator",
 ]
 
 
