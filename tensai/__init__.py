@@ -18,6 +18,12 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from . import autograd, debug, errors, kernels, ops, optim
+    from .accelerator import (
+        DEFAULT_ACCELERATOR_THRESHOLD,
+        accelerated,
+        matmul,
+        use_accelerator,
+    )
     from .device import Device
     from .errors import (
         DeviceLostError,
@@ -43,20 +49,25 @@ if TYPE_CHECKING:
 
 # Where each name that is no error lives.
 _HOME = {
+    "DEFAULT_ACCELERATOR_THRESHOLD": ".accelerator",
     "Device": ".device",
     "QuantizedTensor": ".quantized",
     "Tensor": ".tensor",
     "Verdict": ".selfcheck",
+    "accelerated": ".accelerator",
     "adapters": ".opening",
     "load": ".saving",
+    "matmul": ".accelerator",
     "open": ".opening",
     "quantize_q4": ".quantized",
     "quantize_q8": ".quantized",
     "save": ".saving",
+    "use_accelerator": ".accelerator",
 }
 _MODULES = ("autograd", "debug", "errors", "kernels", "models", "ops", "optim")
 
 __all__ = [
+    "DEFAULT_ACCELERATOR_THRESHOLD",
     "DTypeError",
     "Device",
     "DeviceLostError",
@@ -76,18 +87,21 @@ __all__ = [
     "TensorFreedError",
     "Verdict",
     "__version__",
+    "accelerated",
     "adapters",
     "autograd",
     "debug",
     "errors",
     "kernels",
     "load",
+    "matmul",
     "open",
     "ops",
     "optim",
     "quantize_q4",
     "quantize_q8",
     "save",
+    "use_accelerator",
 ]
 
 

@@ -11,6 +11,7 @@ COMMANDS = {
     "info": "what was found to compute on, and why it was chosen",
     "demo": "sentence embeddings on this machine, start to end",
     "run": "generate text with a language model, or chat with it",
+    "sweep": "products on the GPU against NumPy, and where the GPU overtakes",
     "embed": "sentence embeddings of the lines of a file, as .npy",
 }
 
