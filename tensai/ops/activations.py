@@ -9,7 +9,6 @@ import numpy as np
 
 from .. import reference, rules
 from ..dtypes import f32, narrowed_to
-from ..errors import ShapeError
 from ..operation import Job, Probe, Result, Spec, composition, operation
 from ..tensor import Tensor
 from .elementwise import binary, sample, typed, unary
@@ -109,20 +108,23 @@ def activate(x: Tensor, name: str) -> Tensor:
     ],
     reference=lambda x, name, grad: reference.slope(name, x) * grad,
     probes=lambda: [
-        Probe((sample(1027, f32, 1), np.linspace(-3, 3, 1027, dtype=f32)), {"name": name}, 5e-7)
+        Probe((x, grad), {"name": name}, 5e-7)
         for name in ACTIVATIONS
+        for x, grad in (
+            (sample(1027, f32, 1), np.linspace(-3, 3, 1027, dtype=f32)),
+            (sample(60, f32, 1).reshape(5, 1, 12), np.linspace(-3, 3, 7, dtype=f32)[:, None]),
+        )
     ],
 )
 def activate_grad(x: Spec, name: str, grad: Spec) -> Result:
     """grad times the derivative at x of the activation of that name (see activate).
 
-    grad has x's shape. The derivative of relu at 0 is 0.
+    Both broadcast. The derivative of relu at 0 is 0.
     """
     _activation("activate_grad", name)
     rules.floats_only("activate_grad", x.dtype, grad.dtype)
-    if grad.shape != x.shape:
-        raise ShapeError(f"[activate_grad] expected grad of shape {x.shape}, not {grad.shape}")
-    return Result((Spec(x.shape, f32),), (f32, f32), narrowed_to(x.dtype))
+    shape = rules.broadcast("activate_grad", x.shape, grad.shape)
+    return Result((Spec(shape, f32),), (f32, f32), narrowed_to(x.dtype))
 
 
 silu_mul = binary(

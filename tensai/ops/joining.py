@@ -91,7 +91,7 @@ def concat(device: Any, tensors: Sequence[Any], axis: int = 0) -> Tensor:
     start = 0
     for part in parts:
         if part.size:
-            put(made, part if part.dtype == through else part.astype(through), axis, start)
+            made = put(made, part if part.dtype == through else part.astype(through), axis, start)
         start += part.shape[axis]
     return made if common == through else made.astype(common)
 
