@@ -11,6 +11,7 @@ from typing import Any
 from ..operation import FUNCTIONS
 from . import (  # noqa: F401  each registers its operations
     attending,
+    attending_grad,
     conversion,
     elementwise,
     gather,
