@@ -150,9 +150,7 @@ def _multiply_slices(total: str) -> str:
     lines += [f"let t_{c} = vec4<f32>(b_0.{c}, b_1.{c}, b_2.{c}, b_3.{c});" for c in "xyzw"]
     for i in EACH:
         lines.append(f"let a_{i} = room[{_row(i)} * 4u + i];")
-        lines += [
-            f"{total}_{i} = fma(vec4<f32>(a_{i}.{c}), t_{c}, {total}_{i});" for c in "xyzw"
-        ]
+        lines += [f"{total}_{i} = fma(vec4<f32>(a_{i}.{c}), t_{c}, {total}_{i});" for c in "xyzw"]
     return indented(20, lines)
 
 

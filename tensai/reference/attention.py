@@ -51,14 +51,12 @@ def attention_grad(
     kv_heads = heads if kv_heads is None else kv_heads
     queries, keys, values = _split(q, k[..., :valid, :], v[..., :valid, :], heads, kv_heads)
     factor = _scale(scale, queries)
-    weights, slopes = _weights(
-        queries, keys, k.shape[-2], mask, causal, factor, window, softcap
-    )
+    weights, slopes = _weights(queries, keys, k.shape[-2], mask, causal, factor, window, softcap)
     grads = _heads(grad, heads)
     # What is hidden stays out even where v holds NaN.
     of_weights = np.where(weights == 0, 0, grads @ np.swapaxes(values, -1, -2))
     delta = (weights * of_weights).sum(axis=-1, keepdims=True)
-    steep = weights * slopes
+    steep = np.where(weights == 0, 0, weights * slopes)
     of_scores = np.where(steep == 0, 0, steep * (of_weights - delta))
 
     def to_rows(parts: Array) -> Array:
