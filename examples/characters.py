@@ -1,7 +1,4 @@
-"""A transformer that learns to write a text (mill.txt) character by character.
-
-python examples/characters.py [--device cpu] [--plot loss.png]
-"""
+"""A transformer learns a text, character by character: examples/characters.py [--device cpu]."""
 
 from pathlib import Path
 
@@ -15,7 +12,7 @@ LENGTH, DIM, HEADS, LAYERS, BATCH = 48, 48, 4, 2, 12
 options = report.arguments(__doc__, steps=300)
 dev = report.device(options)
 rng = np.random.default_rng(options.seed)
-text = (Path(__file__).parent / "mill.txt").read_text(encoding="utf-8")
+text = Path(__file__).with_name("mill.txt").read_text(encoding="utf-8")
 letters = sorted(set(text))
 codes = np.array([letters.index(letter) for letter in text], np.int32)
 weights = []
@@ -40,6 +37,9 @@ def model(codes):
     return x.rms_norm(last + 1).matmul_t(letter)
 
 
+optimizer = AdamW(weights, lr=4e-3, schedule=lambda step: min(1, (step + 1) / 20))
+
+
 @recorded
 def step(x, y):
     optimizer.zero_grad()
@@ -50,7 +50,6 @@ def step(x, y):
     return loss
 
 
-optimizer = AdamW(weights, lr=4e-3, schedule=lambda step: min(1, (step + 1) / 20))
 progress = report.Progress(options.steps)
 for _ in range(options.steps):
     at = rng.integers(0, len(codes) - LENGTH, (BATCH, 1)) + np.arange(LENGTH)

@@ -1,4 +1,4 @@
-"""The tape: what accumulates, what is freed, what is refused. Values are PyTorch's or plain sums."""
+"""The tape: what accumulates, is freed, is refused. Values are PyTorch's, or plain sums."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_losses(dev: tensai.Device) -> None:
     p = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
     expected = torch.nn.functional.cross_entropy(p.reshape(-1, 7), torch.tensor(labels).reshape(-1))
     expected.backward()
-    assert float(loss) == pytest.approx(float(expected), abs=1e-6)
+    assert float(loss) == pytest.approx(expected.item(), abs=1e-6)
     assert w.grad is not None and p.grad is not None
     np.testing.assert_allclose(w.grad.download(), p.grad.numpy(), atol=1e-7)
     # Scores far apart stay finite.
@@ -329,3 +329,31 @@ def test_threads_with_graphs_of_their_own(dev: tensai.Device) -> None:
     for thread in threads:
         thread.join()
     assert results == [[3 * place**2, 3] for place in range(4)]
+
+
+def test_attention(dev: tensai.Device) -> None:
+    """Through the tape: grouped heads, causal, float16 keys; PyTorch in float64 says the values."""
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.normal(0, 1, (2, 9, width)).astype(np.float32) for width in (16, 8, 8))
+    mine = [Parameter(dev.upload(array)) for array in (q, k.astype(np.float16), v)]
+    weight = rng.normal(0, 1, q.shape).astype(np.float32)
+    y = (mine[0] * 1.0).attention(mine[1], mine[2] * 2, heads=4, kv_heads=2, causal=True)
+    (y * weight).sum().backward()
+    other = [
+        torch.tensor(array.astype(np.float64), requires_grad=True)
+        for array in (q, k.astype(np.float16), v)
+    ]
+    parts = [
+        one.reshape(2, 9, -1, 4).transpose(1, 2) for one in (other[0], other[1], other[2] * 2)
+    ]
+    made = torch.nn.functional.scaled_dot_product_attention(
+        *parts, is_causal=True, enable_gqa=True
+    )
+    (made.transpose(1, 2).reshape(2, 9, 16) * torch.tensor(weight)).sum().backward()
+    for one, two, tolerance in zip(mine, other, (1e-5, 2e-3, 1e-5), strict=True):
+        assert one.grad is not None and two.grad is not None and one.grad.dtype == one.dtype
+        scale = float(two.grad.abs().max())
+        assert np.abs(one.grad.download() - two.grad.numpy()).max() <= tolerance * scale
+    mask = Parameter(dev.zeros((9, 9)))
+    with pytest.raises(GradientError, match="attention has no gradient for mask"):
+        mine[0].attention(mine[0], mine[0], heads=2, mask=mask)

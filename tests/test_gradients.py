@@ -213,7 +213,9 @@ def ours(dev: tensai.Device, name: str, case: Case, only: set[str]) -> tuple[Any
     """The result, and the gradients of its sum weighted with fixed weights."""
     values = {}
     for key, value in case.given.items():
-        if isinstance(value, np.ndarray) or np.isscalar(value) and key in OPERATIONS[name].tensors:
+        if isinstance(value, np.ndarray) or (
+            np.isscalar(value) and key in OPERATIONS[name].tensors
+        ):
             value = dev.upload(value)
         values[key] = Parameter(value) if key in only else value
     if name == "put_":  # which changes its tensor: not the parameter itself

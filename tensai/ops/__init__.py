@@ -12,6 +12,7 @@ from ..operation import FUNCTIONS
 from . import (  # noqa: F401  each registers its operations
     activations,
     attending,
+    attending_grad,
     conversion,
     elementwise,
     gather,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from .. import reference, rules
-from ..dtypes import bool_, f32, i32, narrowed_to, u32
-from ..errors import DTypeError, ShapeError
+from .. import reference
+from ..dtypes import f32, narrowed_to
 from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation
 from ..tensor import Tensor
-from .attending_plans import WIDEST, Split, Tiles, simple
+from .attending_grad import attend_grad
+from .attending_plans import WIDEST, simple
+from .attending_rules import length_tensor, sizes
+from .attending_split import Split
+from .attending_tiles import Tiles
 
 FEW = 8  # queries
 # The first that is wide enough is used.
@@ -85,6 +87,25 @@ def _probes() -> list[Probe]:
     return made
 
 
+def _grad(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kv_length: Tensor,
+    mask: Tensor | None,
+    heads: int,
+    kv_heads: int | None,
+    causal: bool,
+    scale: float | None,
+    window: int | None,
+    softcap: float | None,
+) -> tuple[Tensor, ...]:
+    how = (heads, kv_heads, causal, scale, window, softcap)
+    made: tuple[Tensor, ...] = attend_grad(q, k, v, grad, kv_length, mask, *how)
+    return made
+
+
 @operation(
     kernels=[
         *map(_split, range(len(SPLITS))),
@@ -95,6 +116,7 @@ def _probes() -> list[Probe]:
     probes=_probes,
     name="attention",
     method=False,
+    gradients={("q", "k", "v"): _grad},
 )
 def attend(
     q: Spec,
@@ -110,67 +132,9 @@ def attend(
     softcap: float | None = None,
 ) -> Result:
     """Attention over as many rows of k and v as the one element of kv_length says."""
-    rules.floats_only("attention", q.dtype, k.dtype, v.dtype)
-    if len(q.shape) not in (2, 3) or len(k.shape) != len(q.shape) or k.shape != v.shape:
-        raise ShapeError(
-            "[attention] expected q (batch, queries, heads * dim) and k, v (batch, rows, "
-            f"kv_heads * dim), but got {q.shape}, {k.shape}, {v.shape}"
-        )
-    batch = q.shape[0] if len(q.shape) == 3 else 1
-    if len(q.shape) == 3 and k.shape[0] != batch:
-        raise ShapeError(f"[attention] expected one batch, but got {q.shape} and {k.shape}")
-    heads = rules.integer("attention", "heads", heads)
-    kv_heads = heads if kv_heads is None else rules.integer("attention", "kv_heads", kv_heads)
-    if heads < 1 or kv_heads < 1 or heads % kv_heads:
-        raise ShapeError(
-            f"[attention] expected kv_heads to divide heads, but got {kv_heads} and {heads}"
-        )
-    if q.shape[-1] % heads or k.shape[-1] % kv_heads:
-        raise ShapeError(
-            f"[attention] expected {heads} and {kv_heads} heads to divide the last axes of "
-            f"{q.shape} and {k.shape}"
-        )
-    dim = q.shape[-1] // heads
-    if k.shape[-1] // kv_heads != dim:
-        raise ShapeError(
-            f"[attention] expected heads of one size, but q has {dim} and k "
-            f"{k.shape[-1] // kv_heads}"
-        )
-    if dim > WIDEST:
-        raise ShapeError(f"[attention] expected heads of at most {WIDEST}, but got {dim}")
-    queries, rows = q.shape[-2], k.shape[-2]
-    if kv_length.size != 1:
-        raise ShapeError(
-            f"[attention] expected a kv_length of one element, but got {kv_length.shape}"
-        )
-    if kv_length.dtype not in (i32, u32):
-        raise DTypeError(
-            f"[attention] expected a kv_length of int32 or uint32, not {kv_length.dtype}"
-        )
-    if window is not None and rules.integer("attention", "window", window) < 1:
-        raise ShapeError(f"[attention] expected a window of at least 1, but got {window}")
-    if softcap is not None and not 0 < softcap < math.inf:
-        raise ShapeError(f"[attention] expected a softcap above 0, but got {softcap}")
-    facts = {
-        "batch": batch,
-        "queries": queries,
-        "kv_rows": rows,
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "dim": dim,
-        "window": min(window or 0, queries + rows),  # a wider one hides nothing either
-        "scale": 1 / math.sqrt(max(dim, 1)) if scale is None else scale,
-    }
-    cast: tuple[np.dtype, ...] = (f32, f32, f32, kv_length.dtype)
-    if mask is not None:
-        if mask.dtype not in (bool_, f32):
-            raise DTypeError(f"[attention] expected a mask of bool or float32, not {mask.dtype}")
-        target = (batch, heads, queries, rows)
-        if rules.broadcast("attention mask", mask.shape, target) != target:
-            raise ShapeError(
-                f"[attention] expected a mask that broadcasts to {target}, but got {mask.shape}"
-            )
-        cast = (*cast, mask.dtype)
+    facts, cast = sizes(
+        "attention", q, k, v, kv_length, mask, heads, kv_heads, scale, window, softcap
+    )
     return Result((Spec(q.shape, f32),), cast, narrowed_to(q.dtype), facts)
 
 
@@ -204,15 +168,5 @@ def attention(
 
     Raises ShapeError for shapes and numbers that do not fit, DTypeError for other dtypes.
     """
-    like = next((given for given in (q, k, v) if isinstance(given, Tensor)), None)
-    if like is None:
-        raise DTypeError(f"[attention] expected tensors, but got {type(q).__name__}")
-    if not isinstance(kv_length, Tensor):
-        shape = k.shape if isinstance(k, Tensor) else np.shape(k)
-        rows = shape[-2] if len(shape) > 1 else 0
-        valid = rows if kv_length is None else rules.integer("attention", "kv_length", kv_length)
-        if not 0 <= valid <= rows:
-            raise ShapeError(f"[attention] expected kv_length from 0 to {rows}, but got {valid}")
-        # A tensor too, so that one plan serves every length.
-        kv_length = like.device.constant(valid, i32)
+    kv_length = length_tensor("attention", q, k, v, kv_length)
     return attend(q, k, v, kv_length, mask, heads, kv_heads, causal, scale, window, softcap)

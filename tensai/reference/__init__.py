@@ -1,7 +1,7 @@
 """NumPy references: what operations mean, in plain code. They are the NumPy device, the fallback
 of every GPU kernel, and what a kernel's probe is compared with."""
 
-from .attention import attention
+from .attention import attention, attention_grad
 from .functions import astype, erf, gelu, power, sigmoid, silu, slope
 from .gradients import (
     adam_step,
@@ -28,6 +28,7 @@ __all__ = [
     "argmax",
     "astype",
     "attention",
+    "attention_grad",
     "copy_rows",
     "cross_entropy",
     "embed",
