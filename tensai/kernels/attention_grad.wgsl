@@ -1,9 +1,9 @@
 // The gradient of attention (Dao, "FlashAttention-2", 2023, appendix B), with scores computed again
 // tile by tile. {{WHAT}}
 //
-// A workgroup of 16 x 8 lanes has 32 rows of one head, "mine": {{MINE}} and {{MY_GRAD}}. It goes over the rows
-// of {{THEIRS}} and {{THEIR_GRAD}} 64 at a time. Lane (x, y) holds, in named variables, what belongs to my rows y,
-// y + 8, y + 16, y + 24 and theirs x, x + 16, x + 32, x + 48.
+// A workgroup of 16 x 8 lanes has 32 rows of one head, "mine": {{MINE}} and {{MY_GRAD}}. It goes over
+// the rows of {{THEIRS}} and {{THEIR_GRAD}} 64 at a time. Lane (x, y) holds, in named variables, what
+// belongs to my rows y, y + 8, y + 16, y + 24 and theirs x, x + 16, x + 32, x + 48.
 #include attention_masking
 
 @group(0) @binding(0) var<storage, read> q: array<{{T}}>;
@@ -147,7 +147,8 @@ fn main(
 #if BY_QUERY
     if (lane < 32u) {
         let row = min(first + lane, params.queries - 1u);
-        keep_statistics(lane, statistics[(batch * params.heads + my_head) * params.queries + row]);
+        let at = (batch * params.heads + my_head) * params.queries + row;
+        keep_statistics(lane, statistics[at]);
     }
     workgroupBarrier();
 {{MY_DELTAS}}
@@ -164,7 +165,8 @@ fn main(
 #if BY_POSITION
             if (lane < 64u) {
                 let row = min(base + lane, params.queries - 1u);
-                keep_statistics(lane, statistics[(batch * params.heads + head) * params.queries + row]);
+                let at = (batch * params.heads + head) * params.queries + row;
+                keep_statistics(lane, statistics[at]);
             }
             workgroupBarrier();
 #endif
@@ -188,7 +190,7 @@ fn main(
                 var weight = 0.0;
                 if (!(result < LOWEST)) {
                     weight = exp_f32(result - largest[query]) * inverse[query];
-#if PRODUCTS
+#if GRADS
                     if (params.softcap != 0.0) {  // times its derivative
                         let slope = score / params.softcap;
                         weight *= fma(-slope, slope, 1.0);
@@ -198,7 +200,7 @@ fn main(
                 weights[at][column & 3u] = weight;
 #endif
             }
-#if PRODUCTS
+#if GRADS
             // The gradient of the weights.
 {{DECLARE_PRODUCTS}}
 {{GRADS}}
@@ -206,7 +208,7 @@ fn main(
 #if STATISTICS
 {{COLLECT}}
 #else
-#if PRODUCTS
+#if GRADS
 #if BY_POSITION
             let deltas = vec4<f32>(delta[x], delta[x + 16u], delta[x + 32u], delta[x + 48u]);
 #endif

@@ -112,7 +112,11 @@ def attention_grad(
     Raises ShapeError for shapes and numbers that do not fit, DTypeError for other dtypes.
     """
     length = length_tensor("attention_grad", q, k, v, kv_length)
-    dq, dk, dv = attend_grad(
+    found = attend_grad(
         q, k, v, grad, length, mask, heads, kv_heads, causal, scale, window, softcap
     )
-    return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype)
+    dq, dk, dv = (
+        one if one.dtype == like.dtype else one.astype(like.dtype)
+        for one, like in zip(found, (q, k, v), strict=True)
+    )
+    return dq, dk, dv

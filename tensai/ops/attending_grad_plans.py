@@ -25,12 +25,15 @@ WIDTHS = (64, 128, WIDEST)  # elements of a head that a lane's sums are made for
 
 @dataclass(frozen=True)
 class Step:
-    """One use of attention_grad.wgsl: whose rows are a workgroup's own, and what it sums up."""
+    """One use of attention_grad.wgsl: whose rows are a workgroup's own, and what it sums up.
+
+    Rows are summed up by the gradients of the scores, or, without those, by the weights.
+    """
 
     what: str
     by_query: bool
     factor: str = ""  # whose rows are summed up; none for the statistics
-    slope: bool = True  # whether by the gradient of the scores, not by the weights
+    grads: bool = True  # whether it takes the gradients of the weights
 
     @property
     def products(self) -> tuple[str, str, str, str]:
@@ -41,7 +44,7 @@ class Step:
 STATISTICS = Step("This step computes the statistics of each query.", by_query=True)
 DQ = Step("This step computes dq = scale dS k.", by_query=True, factor="k")
 DK = Step("This step computes dk = scale dS^T q.", by_query=False, factor="q")
-DV = Step("This step computes dv = P^T grad.", by_query=False, factor="grad", slope=False)
+DV = Step("This step computes dv = P^T grad.", by_query=False, factor="grad", grads=False)
 
 
 def fits(job: Job) -> bool:
@@ -75,7 +78,7 @@ def _add(job: Job, step: Step, operands: list[Operand]) -> None:
         mine, theirs, heads = theirs, mine, facts["kv_heads"]
         looks = facts["heads"] // heads
     # Of each tile: slices of one or two products, the weights, and slices of the sums.
-    slices = 5 * -(-vectors // 4) * (1 + step.slope)
+    slices = 5 * -(-vectors // 4) * (1 + step.grads)
     tile = 1 + slices + 16 + THEIRS // _rows(width) + THEIRS
     loops = looks * (1 + tile * (-(-theirs // THEIRS) + 1)) + 32
     groups = -(-mine // MINE) * heads * facts["batch"]
@@ -109,7 +112,6 @@ def _values(step: Step, width: int, dim: int) -> dict[str, Any]:
         "GRADIENT": bool(step.factor),
         "BY_QUERY": step.by_query,
         "BY_POSITION": not step.by_query,
-        "PRODUCTS": step.slope,
         "MINE": mine,
         "THEIRS": theirs,
         "MY_GRAD": my_grad,
@@ -119,7 +121,7 @@ def _values(step: Step, width: int, dim: int) -> dict[str, Any]:
         "SCORES": product("s", mine, theirs),
         "PUT_SCORES": indented(12, _put_places("s_{i}.{c} * params.scale")),
         "DECLARE_PRODUCTS": indented(12, [f"var p_{i} = vec4<f32>();" for i in EACH]),
-        "GRADS": product("p", my_grad, their_grad),
+        "GRADS": product("p", my_grad, their_grad) if step.grads else "",
     }
 
 
@@ -219,7 +221,7 @@ def _sums(step: Step, width: int) -> dict[str, Any]:
         careful.append(f"if (!(w_{i} == 0.0)) {{")
         careful += [f"    o_{i}_{v} = fma(vec4<f32>(w_{i}), v_{v}, o_{i}_{v});" for v in columns]
         careful.append("}")
-        factor = " * params.scale" if step.slope else ""
+        factor = " * params.scale" if step.grads else ""
         store.append(f"if (first + {_row(i)} < my_count) {{")
         store.append(f"    let at = mine + (first + {_row(i)}) * my_width;")
         store += [f"    store(at, x + {16 * v}u, o_{i}_{v}{factor});" for v in columns]
