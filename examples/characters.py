@@ -37,9 +37,6 @@ def model(codes):
     return x.rms_norm(last + 1).matmul_t(letter)
 
 
-optimizer = AdamW(weights, lr=4e-3, schedule=lambda step: min(1, (step + 1) / 20))
-
-
 @recorded
 def step(x, y):
     optimizer.zero_grad()
@@ -50,6 +47,7 @@ def step(x, y):
     return loss
 
 
+optimizer = AdamW(weights, lr=4e-3, schedule=lambda step: min(1, (step + 1) / 20))
 progress = report.Progress(options.steps)
 for _ in range(options.steps):
     at = rng.integers(0, len(codes) - LENGTH, (BATCH, 1)) + np.arange(LENGTH)
