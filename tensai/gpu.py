@@ -68,8 +68,8 @@ class GpuDevice(Device):
     def encoder(self) -> wgpu.CommandEncoder:
         """The encoder that takes the next dispatch. The caller holds the lock."""
         if self._encoder is None:
-            self._encoder = wgpu.CommandEncoder(self.native)
             self.pool.recording = True
+            self._encoder = wgpu.CommandEncoder(self.native)
         return self._encoder
 
     def recorded(self) -> None:
@@ -81,12 +81,13 @@ class GpuDevice(Device):
         """Called after a replay: has it submitted aside once that many dispatches are pending."""
         encoder = self._encoder
         if encoder is not None and encoder.count >= enough and not self._held:
-            self._take_encoder()
-            encoder.submit_aside()
+            with wgpu.uninterrupted():
+                self._take_encoder()
+                encoder.submit_aside()
 
     def submit(self) -> None:
         """Submit what is recorded, without waiting for it."""
-        with self.lock:
+        with self.lock, wgpu.uninterrupted():
             encoder = self._take_encoder()
             if encoder is not None:
                 encoder.submit()
@@ -197,16 +198,16 @@ class GpuDevice(Device):
         for start in range(0, flat.nbytes, STAGING):
             piece = flat[start : start + STAGING]
             size = piece.nbytes + -piece.nbytes % 4
-            if self._staging is None or self._staging.size < size:
-                self._staging = self.native.create_buffer(min(size_class(size), STAGING), "read")
-            self.encoder().copy(buffer, self._staging, size, start)
-            self.submit()
-            try:
-                self._staging.read_into(piece, piece.nbytes)
-            except BaseException:
-                # Interrupted, it may still be mapped, and a submit with it would abort.
+            with wgpu.uninterrupted():
+                staging = self._staging
+                if staging is None or staging.size < size:
+                    staging = self.native.create_buffer(min(size_class(size), STAGING), "read")
+                # Taken until it is known to be unmapped again: a submit with it would abort.
                 self._staging = None
-                raise
+                self.encoder().copy(buffer, staging, size, start)
+                self.submit()
+                staging.read_into(piece, piece.nbytes)
+                self._staging = staging
 
     def memory(self) -> dict[str, int]:
         pool = self.pool

@@ -30,7 +30,8 @@ class Storage:
         self.version = 0  # how often it was written in place
 
     def __del__(self) -> None:
-        self.pool.put(self.buffer)
+        if hasattr(self, "buffer"):  # its making may have been interrupted
+            self.pool.put(self.buffer)
 
 
 class Reserve:

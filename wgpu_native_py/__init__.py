@@ -27,6 +27,7 @@ from .instance import Adapter, Instance
 from .library import Library, load
 from .pipeline import ComputePipeline, Dispatch
 from .replay import Replay
+from .signals import uninterrupted
 
 __all__ = [
     "Adapter",
@@ -52,4 +53,5 @@ __all__ = [
     "ValidationError",
     "WgpuError",
     "load",
+    "uninterrupted",
 ]

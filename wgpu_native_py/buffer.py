@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .errors import ValidationError
+from .signals import uninterrupted
 
 if TYPE_CHECKING:
     from .device import Device
@@ -50,15 +51,16 @@ class Buffer:
         device.settle()
         library = device.library
         padded = size + -size % 4
-        reason = library.binding.map_read(device.handle, self.handle, padded)
-        device.check("while results were read back")
-        if reason:
-            raise ValidationError(f"{device.adapter.info.name} could not map a buffer: {reason}")
-        try:
-            pointer = library.c.wgpuBufferGetConstMappedRange(self.handle, 0, padded)
-            library.ffi.memmove(target, pointer, size)
-        finally:
-            library.c.wgpuBufferUnmap(self.handle)
+        with uninterrupted():
+            reason = library.binding.map_read(device.handle, self.handle, padded)
+            device.check("while results were read back")
+            if reason:
+                raise ValidationError(f"{device.adapter.info.name} could not map a buffer: {reason}")
+            try:
+                pointer = library.c.wgpuBufferGetConstMappedRange(self.handle, 0, padded)
+                library.ffi.memmove(target, pointer, size)
+            finally:
+                library.c.wgpuBufferUnmap(self.handle)
 
     def __del__(self) -> None:
         if getattr(self, "handle", None) is None or self.device.abandoned:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import ValidationError
+from .signals import uninterrupted
 
 if TYPE_CHECKING:
     from .buffer import Buffer
@@ -41,6 +42,7 @@ class CommandEncoder:
             compute = self._begin_pass(self._null)
         pipeline = dispatch.pipeline
         if pipeline is not self._pipeline:
+            self._pipeline = None  # an exception may come between
             self._set_pipeline(compute, pipeline.handle)
             self._pipeline = pipeline
         self._set_group(compute, 0, dispatch.group(buffers), 0, self._null)
@@ -54,6 +56,7 @@ class CommandEncoder:
         if compute is None:
             compute = self._begin_pass(self._null)
         null, current = self._null, self._pipeline
+        self._pipeline = None  # an exception may come between
         set_pipeline, set_group, dispatch = self._set_pipeline, self._set_group, self._dispatch
         for pipeline, handle, group, x, y, z in replay.calls:
             if pipeline is not current:
@@ -108,16 +111,18 @@ class CommandEncoder:
     def submit(self) -> None:
         """Finish and submit; if anything recorded was refused, raise and submit nothing."""
         self.device.settle()
-        self._end_pass()
-        self._submit()
+        with uninterrupted():
+            self._end_pass()
+            self._submit()
 
     def submit_aside(self) -> None:
         """As submit(), in a thread of its own: the library takes longer to finish an encoder than
         Python takes to record the next one. Errors are raised by the next call that waits for it.
         """
         self.device.settle()
-        self._end_pass()
-        self.device.aside(self._submit)
+        with uninterrupted():
+            self._end_pass()
+            self.device.aside(self._submit)
 
     def _submit(self) -> None:
         device = self.device
@@ -130,18 +135,20 @@ class CommandEncoder:
         device.queue.submit(commands)
 
     def _begin_pass(self, descriptor: Any) -> Any:
-        c = self.device.library.c
-        self._pass = c.wgpuCommandEncoderBeginComputePass(self._handle, descriptor)
-        self._pipeline = None
+        with uninterrupted():
+            c = self.device.library.c
+            self._pass = c.wgpuCommandEncoderBeginComputePass(self._handle, descriptor)
+            self._pipeline = None
         return self._pass
 
     def _end_pass(self) -> None:
         if self._pass is not None:
-            c = self.device.library.c
-            c.wgpuComputePassEncoderEnd(self._pass)
-            # v22 wants the pass released before the submit.
-            c.wgpuComputePassEncoderRelease(self._pass)
-            self._pass = None
+            with uninterrupted():
+                c = self.device.library.c
+                c.wgpuComputePassEncoderEnd(self._pass)
+                # v22 wants the pass released before the submit.
+                c.wgpuComputePassEncoderRelease(self._pass)
+                self._pass = None
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and not self.device.abandoned:
