@@ -305,7 +305,7 @@ class Device(ABC):
         (in place), replay, and read the tensors that it made. Everything that the program uses
         stays alive with it. Downloads and uploads inside happen once and are not part of it; sizes
         and plain numbers are fixed, so what changes between replays belongs in tensors. Other
-        threads that use this device wait until the block ends.
+        threads that use this device wait until the block ends, so the block must not wait for them.
         """
         self.usable()
         with self.lock:

@@ -27,15 +27,16 @@ class ReferencePlan:
         device, result = self.device, self.result
         device.usable()
         tensors = cast_inputs(inputs, result)
-        outputs = self._compute(tensors)
-        count = len(result.outputs)
-        storages = [device.store(output) for output in outputs[:count]]
-        targets = [tensors[place].storage for place in self.written]
-        for storage, output in zip(targets, outputs[count:], strict=True):
-            device.overwrite(storage, output)
-        if device.program is not None:
-            kept = [Tensor(device, tensor.storage, tensor.spec) for tensor in tensors]
-            device.program.call(functools.partial(self._again, kept, [*storages, *targets]))
+        with device.lock:  # another thread's recording must not take this in
+            outputs = self._compute(tensors)
+            count = len(result.outputs)
+            storages = [device.store(output) for output in outputs[:count]]
+            targets = [tensors[place].storage for place in self.written]
+            for storage, output in zip(targets, outputs[count:], strict=True):
+                device.overwrite(storage, output)
+            if device.program is not None:
+                kept = [Tensor(device, tensor.storage, tensor.spec) for tensor in tensors]
+                device.program.call(functools.partial(self._again, kept, [*storages, *targets]))
         give_back(inputs, tensors, self.written)
         written = [inputs[place] for place in self.written]
         return finished(device, storages, result.outputs, result.finish, written)

@@ -343,12 +343,8 @@ def test_attention(dev: tensai.Device) -> None:
         torch.tensor(array.astype(np.float64), requires_grad=True)
         for array in (q, k.astype(np.float16), v)
     ]
-    parts = [
-        one.reshape(2, 9, -1, 4).transpose(1, 2) for one in (other[0], other[1], other[2] * 2)
-    ]
-    made = torch.nn.functional.scaled_dot_product_attention(
-        *parts, is_causal=True, enable_gqa=True
-    )
+    parts = [one.reshape(2, 9, -1, 4).transpose(1, 2) for one in (other[0], other[1], other[2] * 2)]
+    made = torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True)
     (made.transpose(1, 2).reshape(2, 9, 16) * torch.tensor(weight)).sum().backward()
     for one, two, tolerance in zip(mine, other, (1e-5, 2e-3, 1e-5), strict=True):
         assert one.grad is not None and two.grad is not None and one.grad.dtype == one.dtype

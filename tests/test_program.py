@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 
 import numpy as np
 import pytest
@@ -220,3 +221,18 @@ def test_an_error_of_a_submission_aside_is_raised() -> None:
             device.synchronize()
         program.replay()
         assert x.tolist() == [120.0] * 8  # what was refused never ran
+
+
+def test_other_threads_stay_out_of_a_recording(dev: tensai.Device) -> None:
+    mine, other = dev.zeros(1), dev.zeros(1)
+    ones = dev.ones(1)
+    with dev.record() as program:
+        mine.add_(ones)
+        thread = threading.Thread(target=lambda: other.add_(ones))
+        thread.start()
+        thread.join(0.2)  # it waits for the block's end
+        mine.add_(ones)
+    thread.join()
+    program.replay()
+    assert other.item() == 1
+    assert mine.item() == 4

@@ -84,6 +84,14 @@ def test_edges(dev: tensai.Device) -> None:
     assert seen == {1, 2, 3}  # as likely as the second
 
 
+@pytest.mark.parametrize("tiny", [5e-324, 1e-300, 1e-46, 1e-45, 1e-40, 1e-39, 1e-38, 1e-20])
+def test_numbers_too_small_for_float32(dev: tensai.Device, tiny: float) -> None:
+    """They leave the most likely token, as their limit does."""
+    logits = dev.upload(np.float32([[1, 2, 3, -1], [5, -2, 3, 4]]))
+    assert tensai.ops.sample(logits, top_p=tiny).tolist() == [2, 0]
+    assert tensai.ops.sample(logits, temperature=tiny).tolist() == [2, 0]
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

@@ -104,9 +104,7 @@ def curve(dev: tensai.Device, steps: int) -> list[float]:
     return [float(loss) for loss in losses]
 
 
-def test_the_loss_curve_is_the_same_on_every_device(
-    gpu: tensai.Device, cpu: tensai.Device
-) -> None:
+def test_the_loss_curve_is_the_same_on_every_device(gpu: tensai.Device, cpu: tensai.Device) -> None:
     """Each generation's within half of 1e-3 of NumPy's, so within 1e-3 of each other's."""
     ours, theirs = curve(gpu, 200), curve(cpu, 200)
     np.testing.assert_allclose(ours, theirs, atol=5e-4)

@@ -55,7 +55,9 @@ class Buffer:
             reason = library.binding.map_read(device.handle, self.handle, padded)
             device.check("while results were read back")
             if reason:
-                raise ValidationError(f"{device.adapter.info.name} could not map a buffer: {reason}")
+                raise ValidationError(
+                    f"{device.adapter.info.name} could not map a buffer: {reason}"
+                )
             try:
                 pointer = library.c.wgpuBufferGetConstMappedRange(self.handle, 0, padded)
                 library.ffi.memmove(target, pointer, size)

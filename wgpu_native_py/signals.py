@@ -12,7 +12,7 @@ import signal
 import threading
 
 # The functions themselves: signal's own convert to enumerations and back, ten times the cost.
-from _signal import getsignal
+from _signal import getsignal  # type: ignore[import-not-found]
 from _signal import signal as set_handler
 from types import FrameType, TracebackType
 from typing import Any

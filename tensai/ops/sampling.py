@@ -13,6 +13,7 @@ from ..errors import ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
 from ..tensor import Tensor
 
+LEAST = 1e-30  # a float32 below is near what GPUs take for 0
 PASSES = 16  # over a row to find a threshold, two bits of a key at a time
 
 
@@ -110,4 +111,5 @@ def checked_options(
     share = 1.0 if top_p is None else float(top_p)
     if not 0 < share <= 1:
         raise ValueError(f"[sample] expected top_p above 0 and up to 1, but got {top_p}")
-    return float(temperature), kept, share
+    heat = float(temperature)
+    return max(heat, LEAST) if heat else heat, kept, max(share, LEAST)
