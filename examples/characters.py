@@ -13,8 +13,7 @@ options = report.arguments(__doc__, steps=300)
 dev = report.device(options)
 rng = np.random.default_rng(options.seed)
 text = Path(__file__).with_name("mill.txt").read_text(encoding="utf-8")
-letters = sorted(set(text))
-codes = np.array([letters.index(letter) for letter in text], np.int32)
+letters, codes = np.unique(list(text), return_inverse=True)
 weights = []
 
 

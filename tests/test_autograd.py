@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 from collections.abc import Callable
@@ -263,6 +264,17 @@ def test_moving_to_another_device(gpu: tensai.Device, cpu: tensai.Device) -> Non
     w.to_(gpu)
     (w * w).sum().backward()
     assert grad(w) == [6, 12]
+
+
+def test_copies_of_parameters_are_parameters(dev: tensai.Device) -> None:
+    w = parameter(dev, 1, 2)
+    for made in (copy.copy(w), copy.deepcopy(w), copy.deepcopy([w])[0]):
+        assert type(made) is Parameter
+        made.sum().backward()
+        assert w.grad is None
+        with no_grad():
+            made.add_(1)
+    assert w.tolist() == [1, 2]
 
 
 def test_losses(dev: tensai.Device) -> None:

@@ -367,6 +367,27 @@ def test_what_cannot_be_recorded_goes_on_as_it_is(dev: tensai.Device) -> None:
         same(plain, kept)
 
 
+def test_a_step_that_raises_is_recorded_later(dev: tensai.Device) -> None:
+    plain, kept = Run(dev), Run(dev)
+    broken = [False, True, False, False, False, False]
+
+    def unreliable(x: Any, labels: Any) -> Any:
+        if broken[kept.calls]:
+            kept.calls += 1
+            raise ZeroDivisionError
+        return kept.step(x, labels)
+
+    step = recorded(unreliable)
+    for number, (x, labels) in enumerate(batches(dev, 6)):
+        if broken[number]:
+            with pytest.raises(ZeroDivisionError):
+                step(x, labels)
+        else:
+            assert float(step(x, labels)) == float(plain.step(x, labels))
+    same(plain, kept)
+    assert kept.calls == 3
+
+
 def test_evaluation_between_replays(dev: tensai.Device) -> None:
     run = Run(dev)
     step = recorded(run.step)

@@ -73,8 +73,10 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
         step.inputs = [device.upload(value) for value in given if _moving(value)]
         waiting = iter(step.inputs)
         own = [next(waiting) if _moving(value) else value for value in given]
+        step.runs = 1  # if it raises, the next call records
         with device.record() as program:
             step.result = _plain(function(*own))
+        step.runs = 2
         if program.fixed_by is None:
             step.program = program
             return _copied(step.result)

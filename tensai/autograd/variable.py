@@ -113,6 +113,12 @@ class Parameter(Variable):
     def __repr__(self) -> str:
         return f"<parameter {self.shape} {self.dtype} on {self.device.name}>"
 
+    def __copy__(self) -> Parameter:
+        return Parameter(self.data.copy())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        return self.__copy__()
+
     @property
     def grad(self) -> Tensor | None:
         """What backward() has added up."""
