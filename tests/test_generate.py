@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tinyllm
+from safetensors.torch import load_file, save_file
 
 import tensai
 from tensai import run
@@ -82,6 +84,27 @@ def test_answers_do_not_mix(model: LanguageModel) -> None:
     assert len(list(second)) == 29
 
 
+def test_an_answer_that_has_nothing_left_just_ends(model: LanguageModel) -> None:
+    whole = list(model.tokens([5, 6, 7], 2))
+    for taken in (1, 2):
+        some = model.tokens([5, 6, 7], taken)
+        assert [next(some) for _ in range(taken)] == whole[:taken]
+        list(model.tokens([8, 9], 3))
+        assert list(some) == []
+    assert model.timings.generated == 3
+
+
+def test_timings_count_the_tokens_of_the_answer(model: LanguageModel) -> None:
+    list(model.tokens([5, 6, 7], 4))
+    assert model.timings.generated == 4
+    list(model.tokens([5, 6, 7], 0))
+    assert (model.timings.generated, model.timings.prefill) == (0, 0.0)
+    some = model.tokens([5, 6, 7], 4)
+    next(some)
+    assert model.timings.generated == 1
+    assert model.timings.load > 0
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
@@ -93,6 +116,28 @@ def test_answers_do_not_mix(model: LanguageModel) -> None:
         (lambda m: m.generate([1], -5), ValueError, "max_tokens"),
         (lambda m: m.generate([1], 5, temperature=-1.0), ValueError, "temperature"),
         (lambda m: m.generate([1], 5, top_p=0.0, temperature=1.0), ValueError, "top_p"),
+        (lambda m: m.generate([1], 5, temperature=1e-40), ValueError, "temperature"),
+        (lambda m: m.generate([1], 5, temperature=10**400), ValueError, "temperature"),
+        (lambda m: m.generate([1], 5, temperature=None), TypeError, "number for temperature.*None"),
+        (lambda m: m.generate([1], 5, temperature="1"), TypeError, "number for temperature.*'1'"),
+        (lambda m: m.generate([1], 5, top_p="1"), TypeError, "number for top_p.*'1'"),
+        (lambda m: m.generate([1], 5, top_k=1.5), TypeError, "integer for top_k.*1.5"),
+        (lambda m: m.generate([1], 1.5), TypeError, "integer for max_tokens.*1.5"),
+        (lambda m: m.generate([1], "3"), TypeError, "integer for max_tokens.*'3'"),
+        (lambda m: m.generate([1], 5, seed="a"), TypeError, "integer for seed.*'a'"),
+        (lambda m: m.generate([1], 5, seed=1.5), TypeError, "integer for seed.*1.5"),
+        (lambda m: m.generate([1.7, 2.2]), TypeError, "list of token ids.*1.7"),
+        (lambda m: m.encode(["1", "2"]), TypeError, "list of token ids.*'1'"),
+        (lambda m: m.generate([None]), TypeError, "list of token ids.*None"),
+        (lambda m: m.generate([1, True]), TypeError, "list of token ids.*True"),
+        (lambda m: m.generate(b"abc"), TypeError, "list of token ids.*bytes"),
+        (lambda m: m.generate(None), TypeError, "list of token ids.*NoneType"),
+        (lambda m: m.generate({"role": "user", "content": "x"}), TypeError, "in a list"),
+        (lambda m: m.generate([{"content": "x"}]), TypeError, "without a role"),
+        (lambda m: m.generate([{"role": "user", "content": "x"}, 5]), TypeError, "list with"),
+        (lambda m: m.tokens(["1"]), ValueError, r"list of at least one integer.*\['1'\]"),
+        (lambda m: m.tokens([1.5]), ValueError, "list of at least one integer.*1.5"),
+        (lambda m: m.tokens(b"abc"), ValueError, "list of at least one integer.*abc"),
     ],
 )
 def test_bad_input(model: LanguageModel, call: Any, error: type[Exception], match: str) -> None:
@@ -132,6 +177,34 @@ def test_models_that_can_not_be_loaded(gpu: tensai.Device, folder: Path, tmp_pat
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(ModelError, match=r"model.safetensors is damaged"):
         load(cut, gpu)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"context": "8"}, "integer for context, but got '8'"),
+        ({"context": 1.5}, "integer for context, but got 1.5"),
+        ({"device": "cpu"}, "a device, which tensai.open.. gives, but got 'cpu'"),
+    ],
+)
+def test_bad_arguments_of_load(
+    gpu: tensai.Device, folder: Path, options: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(TypeError, match=match):
+        load(folder, **{"device": gpu, **options})
+
+
+def test_scores_that_are_nan(gpu: tensai.Device, folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["model.layers.1.input_layernorm.weight"][3] = math.nan
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    model = load(tmp_path, gpu, context=64)
+    for _ in range(2):  # nothing of it is kept
+        with pytest.raises(ModelError, match=r"config.json: the scores .* NaN: its weights"):
+            list(model.generate("The cat", 5))
+    assert model.timings.generated == 0
 
 
 def test_a_matrix_that_the_device_can_not_bind(
