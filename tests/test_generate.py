@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import tensai
 from tensai import run
+from tensai.__main__ import main as command
 from tensai.errors import ModelError
 from tensai.models import LanguageModel, load
 from tensai.models.fetch import SMOLLM2, fetch, locate
@@ -228,7 +229,9 @@ def test_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main([*arguments, "--raw", "--json", "--seed", "1"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert shown.out == report["text"] + "\n"
-    assert report["tokens"] <= 12 and report["prompt_tokens"] == 7
+    assert 0 < report["tokens"] <= 12 and report["prompt_tokens"] == 7
+    assert run.main([*arguments, "--json", "--max-tokens", "0"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == 0
     assert run.main([*arguments, "--q8", "--exact", "--system", "Be brief."]) == 0
     assert capsys.readouterr().out
 
@@ -253,9 +256,105 @@ def test_ctrl_c_keeps_what_there_is(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(LanguageModel, "generate", generate)
-    assert run.main([str(folder), "--prompt", "x", "--json"]) == 0
+    assert run.main([str(folder), "--prompt", "x"]) == 130
+    shown = capsys.readouterr()
+    assert shown.out == "ab\n" and shown.err.endswith("interrupted\n")
+    assert run.main([str(folder), "--prompt", "x", "--json"]) == 130
+    shown = capsys.readouterr()
+    report = json.loads(shown.out)
+    assert report["text"] == "ab" and report["interrupted"] is True
+    assert shown.err.endswith("interrupted\n")
+
+
+def test_ctrl_c_while_the_prompt_is_computed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Any, prompt: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LanguageModel, "_prefill", interrupted)
+    assert run.main([str(folder), "--prompt", "x", "--json"]) == 130
     report = json.loads(capsys.readouterr().out)
-    assert report["text"] == "ab" and report["interrupted"]
+    assert (report["text"], report["tokens"], report["interrupted"]) == ("", 0, True)
+
+
+def chat(monkeypatch: pytest.MonkeyPatch, lines: list[Any], *arguments: str) -> int:
+    """A chat with these lines, of which one may be an error."""
+    left = iter(lines)
+
+    def line(prompt: str) -> Any:
+        given = next(left)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", line)
+    status = run.main(list(arguments))
+    assert next(left, None) is None
+    return status
+
+
+@pytest.fixture
+def prompts(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The contents of the messages of each answer, as they are asked for; the answers are "ok"."""
+    asked: list[list[str]] = []
+
+    def generate(self: LanguageModel, prompt: Any, most: int, *others: Any) -> Any:
+        self._check_room(len(self.encode(prompt)), most)
+        asked.append([message["content"] for message in prompt])
+        return iter(["ok"])
+
+    monkeypatch.setattr(LanguageModel, "generate", generate)
+    return asked
+
+
+def test_a_chat_outlives_what_is_wrong_with_one_message(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    prompts: list[list[str]],
+) -> None:
+    wrong = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    lines = ["hello", "x" * 300, wrong, "half \ud800", "and then?", "/quit"]
+    options = (str(folder), "--max-tokens", "5", "--context", "150", "--system", "s")
+    assert chat(monkeypatch, lines, *options) == 0
+    assert prompts == [["s", "hello"], ["s", "hello", "ok", "and then?"]]
+    error = capsys.readouterr().err
+    for said in ("5 more may follow", "the line is not utf-8 text", "half of a character"):
+        assert error.count(said) == 1
+    assert error.count("tensai run: ") == 3
+
+
+def test_a_chat_forgets_its_oldest_turns(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    prompts: list[list[str]],
+) -> None:
+    lines = [letter * 30 for letter in "abcd"]
+    options = (str(folder), "--max-tokens", "5", "--context", "150", "--system", "s")
+    assert chat(monkeypatch, [*lines, "/quit"], *options) == 0
+    assert prompts[1] == ["s", lines[0], "ok", lines[1]]
+    assert prompts[-1] == ["s", lines[2], "ok", lines[3]]
+    error = capsys.readouterr().err
+    assert error.count("(the context is full: forgot the oldest turn") == 2
+
+
+def test_streams_that_are_closed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    for arguments in ([], ["--prompt", "-"]):
+        assert run.main([str(folder), *arguments]) == 1
+        assert capsys.readouterr().err == (
+            "tensai run: standard input is closed; give a --prompt\n"
+        )
+    assert run.main([str(folder), "--prompt", "x", "--max-tokens", "1"]) == 0
+    monkeypatch.setattr("sys.stdout", None)
+    capsys.readouterr()
+    assert command(["run", str(folder), "--prompt", "x"]) == 1
+    assert "standard output is closed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -266,6 +365,14 @@ def test_ctrl_c_keeps_what_there_is(
         (["FOLDER", "--prompt", "x" * 600], "more may follow"),
         (["FOLDER", "--prompt", "x", "--context", "0"], "context of 0"),
         (["FOLDER", "--prompt", "x", "--max-tokens", "-1"], "max_tokens"),
+        (["FOLDER", "--prompt", "x", "--max-tokens", "9" * 99], "more may follow"),
+        (["FOLDER", "--prompt", "x", "--context", "9" * 99], "context of 999"),
+        (["FOLDER", "--prompt", "x", "--temperature", "1e-40"], "a temperature of 0 or from"),
+        (["FOLDER", "--prompt", "x", "--temperature", "inf"], "temperature"),
+        (["FOLDER", "--prompt", "x", "--temperature", "nan"], "temperature"),
+        (["FOLDER", "--prompt", "x", "--temperature", "1", "--top-p", "nan"], "top_p"),
+        (["FOLDER", "--prompt", "x", "--raw", "--system", "s"], "give one of them"),
+        (["", "--prompt", "x"], "path of the model is empty"),
     ],
 )
 def test_what_run_refuses(
@@ -274,6 +381,14 @@ def test_what_run_refuses(
     assert run.main([str(folder) if part == "FOLDER" else part for part in arguments]) == 1
     error = capsys.readouterr().err
     assert "tensai run: " in error and match in error
+
+
+def test_a_chat_is_not_raw(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for option in ("--raw", "--json"):
+        assert chat(monkeypatch, [], str(folder), option) == 1
+        assert f"tensai run: {option} needs a --prompt" in capsys.readouterr().err
 
 
 def test_a_real_model_tells_the_capital_of_france(gpu: tensai.Device) -> None:
