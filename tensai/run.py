@@ -14,6 +14,8 @@ from .errors import DeviceLostError, TensaiError
 from .models import LanguageModel, load
 from .models.fetch import locate
 
+NO_TEXT = "the text that was given is not UTF-8; convert it first"
+
 
 def main(argv: list[str] | None = None) -> int:
     """The command; 1 when there is no device, or the model or the prompt can't be used.
@@ -92,6 +94,9 @@ def _prompt(options: argparse.Namespace) -> str | None:
     for option in ("json", "raw"):
         if given is None and getattr(options, option):
             raise ValueError(f"--{option} needs a --prompt")
+    for text in (given, options.system):
+        if text is not None:
+            _check_text(text)
     if given is not None and not given.strip():
         raise ValueError("the prompt is empty")
     return given
@@ -101,7 +106,14 @@ def _read_input() -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
-        raise ValueError(f"standard input is not {error.encoding} text: {error.reason}") from error
+        raise ValueError(NO_TEXT) from error
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # Python's way to keep bytes that it could not read
+        raise ValueError(NO_TEXT) from error
 
 
 def _answer(model: LanguageModel, options: argparse.Namespace, prompt: str) -> bool:
@@ -131,12 +143,13 @@ def _chat(model: LanguageModel, options: argparse.Namespace) -> None:
         except (EOFError, KeyboardInterrupt):
             print(file=sys.stderr)
             return
-        except UnicodeDecodeError as error:
-            print(f"tensai run: the line is not {error.encoding} text", file=sys.stderr)
+        except UnicodeDecodeError:
+            print(f"tensai run: {NO_TEXT}", file=sys.stderr)
             continue
         if line in ("", "/quit"):
             return
         try:
+            _check_text(line)
             messages = _turn(model, options, [*messages, _message("user", line)])
         except DeviceLostError:
             raise  # no further message can be answered

@@ -117,7 +117,6 @@ def test_timings_count_the_tokens_of_the_answer(model: LanguageModel) -> None:
         (lambda m: m.generate([1], -5), ValueError, "max_tokens"),
         (lambda m: m.generate([1], 5, temperature=-1.0), ValueError, "temperature"),
         (lambda m: m.generate([1], 5, top_p=0.0, temperature=1.0), ValueError, "top_p"),
-        (lambda m: m.generate([1], 5, temperature=1e-40), ValueError, "temperature"),
         (lambda m: m.generate([1], 5, temperature=10**400), ValueError, "temperature"),
         (lambda m: m.generate([1], 5, temperature=None), TypeError, "number for temperature.*None"),
         (lambda m: m.generate([1], 5, temperature="1"), TypeError, "number for temperature.*'1'"),
@@ -321,8 +320,8 @@ def test_a_chat_outlives_what_is_wrong_with_one_message(
     assert chat(monkeypatch, lines, *options) == 0
     assert prompts == [["s", "hello"], ["s", "hello", "ok", "and then?"]]
     error = capsys.readouterr().err
-    for said in ("5 more may follow", "the line is not utf-8 text", "half of a character"):
-        assert error.count(said) == 1
+    assert error.count("5 more may follow") == 1
+    assert error.count("the text that was given is not UTF-8") == 2
     assert error.count("tensai run: ") == 3
 
 
@@ -367,11 +366,11 @@ def test_streams_that_are_closed(
         (["FOLDER", "--prompt", "x", "--max-tokens", "-1"], "max_tokens"),
         (["FOLDER", "--prompt", "x", "--max-tokens", "9" * 99], "more may follow"),
         (["FOLDER", "--prompt", "x", "--context", "9" * 99], "context of 999"),
-        (["FOLDER", "--prompt", "x", "--temperature", "1e-40"], "a temperature of 0 or from"),
         (["FOLDER", "--prompt", "x", "--temperature", "inf"], "temperature"),
         (["FOLDER", "--prompt", "x", "--temperature", "nan"], "temperature"),
         (["FOLDER", "--prompt", "x", "--temperature", "1", "--top-p", "nan"], "top_p"),
         (["FOLDER", "--prompt", "x", "--raw", "--system", "s"], "give one of them"),
+        (["FOLDER", "--prompt", "\udcff"], "not UTF-8"),
         (["", "--prompt", "x"], "path of the model is empty"),
     ],
 )

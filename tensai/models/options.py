@@ -10,8 +10,6 @@ import numpy as np
 
 from ..ops.sampling import checked_options
 
-COLDEST = 1e-30  # of the temperatures above 0: scores are divided by it, in float32
-
 
 def integer(what: str, value: Any) -> int:
     """A Python int from one, or from NumPy's; TypeError for anything else."""
@@ -36,11 +34,6 @@ def drawing(temperature: Any, top_k: Any, top_p: Any, seed: Any) -> tuple[float,
     TypeError for what is no number, ValueError for one out of range.
     """
     temperature = number("temperature", temperature)
-    if 0 < temperature < COLDEST:
-        raise ValueError(
-            f"expected a temperature of 0 or from {COLDEST} up, but got {temperature}; 0 always "
-            "takes the most likely token"
-        )
     top_k = None if top_k is None else integer("top_k", top_k)
     top_p = None if top_p is None else number("top_p", top_p)
     seed = secrets.randbits(32) if seed is None else integer("seed", seed)

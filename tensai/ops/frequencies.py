@@ -32,7 +32,10 @@ def frequencies(dims: int, theta: float, scaling: Any = None) -> tuple[np.ndarra
         )
     try:
         if kind == "factors":
-            factors = np.asarray(values["factors"], np.float64)
+            try:
+                factors = np.asarray(values["factors"], np.float64)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ValueError(f"[rope] expected finite factors above 0: {error}") from None
             if factors.shape != made.shape:
                 raise ShapeError(f"[rope] expected {len(made)} factors, but got {factors.shape}")
             if not (np.isfinite(factors) & (factors > 0)).all():
