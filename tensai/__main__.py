@@ -19,6 +19,9 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit status."""
     arguments = sys.argv[1:] if argv is None else argv
+    if sys.stdout is None:  # closed by whoever started the command
+        print("tensai: standard output is closed; open it, or send it to a file", file=sys.stderr)
+        return 1
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a name may hold what the terminal can't show
     # Mesa's device-selection layer prints errors of its own where there is no desktop.

@@ -155,6 +155,29 @@ class QuantizedTensor:
         product: Tensor = FUNCTIONS["linear"](other, self)
         return product
 
+    def _refused(self, *given: Any, **options: Any) -> Any:
+        raise DTypeError(
+            f"a packed matrix ({self.kind}) only multiplies from the right: x @ q; for anything "
+            "else unpack it with q.dequantize()"
+        )
+
+    # An operation that meets one among its operands makes an array of it first.
+    __array__ = _refused
+    __matmul__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refused
+    __truediv__ = __rtruediv__ = __neg__ = __getitem__ = __len__ = _refused
+
+    def __copy__(self) -> QuantizedTensor:
+        scales = None if self.scales is None else self.scales.copy()
+        return QuantizedTensor(self.kind, self.shape, self.codes.copy(), scales, self.group)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedTensor:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a packed matrix lives on a device; pickle its dequantize().download() instead"
+        )
+
     def free(self) -> None:
         """Give the memory back now; any later use raises TensorFreedError."""
         self.codes.free()

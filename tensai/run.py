@@ -10,13 +10,18 @@ from typing import Any
 
 import tensai
 
-from .errors import TensaiError
+from .errors import DeviceLostError, TensaiError
 from .models import LanguageModel, load
 from .models.fetch import locate
 
+NO_TEXT = "the text that was given is not UTF-8; convert it first"
+
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; 1 when there is no device, or the model or the prompt can't be used."""
+    """The command; 1 when there is no device, or the model or the prompt can't be used.
+
+    130, as of other commands, when Ctrl-C ended the answer to a prompt.
+    """
     options = _parser().parse_args(argv)
     try:
         prompt = _prompt(options)
@@ -31,9 +36,10 @@ def main(argv: list[str] | None = None) -> int:
             )
             if prompt is None:
                 _chat(model, options)
-            else:
-                _answer(model, options, prompt)
-    except (TensaiError, ImportError, ValueError) as error:
+            elif _answer(model, options, prompt):
+                print("interrupted", file=sys.stderr)
+                return 130
+    except (TensaiError, ImportError, ValueError, OverflowError) as error:
         print(f"tensai run: {error}", file=sys.stderr)
         return 1
     return 0
@@ -77,18 +83,44 @@ def _parser() -> argparse.ArgumentParser:
 
 def _prompt(options: argparse.Namespace) -> str | None:
     """The prompt, or None for a chat."""
+    if options.raw and options.system is not None:
+        raise ValueError("--system starts a chat, which --raw does without; give one of them")
     given: str | None = options.prompt
-    if given == "-" or (given is None and not sys.stdin.isatty()):
-        given = sys.stdin.read()
-    if given is None and options.json:
-        raise ValueError("--json needs a --prompt")
+    if given in (None, "-"):
+        if sys.stdin is None:  # closed by whoever started the command
+            raise ValueError("standard input is closed; give a --prompt")
+        if given == "-" or not sys.stdin.isatty():
+            given = _read_input()
+    for option in ("json", "raw"):
+        if given is None and getattr(options, option):
+            raise ValueError(f"--{option} needs a --prompt")
+    for text in (given, options.system):
+        if text is not None:
+            _check_text(text)
     if given is not None and not given.strip():
         raise ValueError("the prompt is empty")
     return given
 
 
-def _answer(model: LanguageModel, options: argparse.Namespace, prompt: str) -> None:
+def _read_input() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(NO_TEXT) from error
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # Python's way to keep bytes that it could not read
+        raise ValueError(NO_TEXT) from error
+
+
+def _answer(model: LanguageModel, options: argparse.Namespace, prompt: str) -> bool:
+    """Print the answer to a prompt; whether Ctrl-C ended it."""
     raw = options.raw or model.tokenizer.chat_template is None
+    if raw and options.system is not None:
+        raise ValueError(f"{model.tokenizer.path} has no chat template, which --system needs")
     text, interrupted = _stream(
         model, options, prompt if raw else [*_system(options), _message("user", prompt)]
     )
@@ -97,6 +129,7 @@ def _answer(model: LanguageModel, options: argparse.Namespace, prompt: str) -> N
         print(json.dumps(report, indent=2, ensure_ascii=False))
     if options.stats:
         _print_stats(model)
+    return interrupted
 
 
 def _chat(model: LanguageModel, options: argparse.Namespace) -> None:
@@ -110,34 +143,72 @@ def _chat(model: LanguageModel, options: argparse.Namespace) -> None:
         except (EOFError, KeyboardInterrupt):
             print(file=sys.stderr)
             return
+        except UnicodeDecodeError:
+            print(f"tensai run: {NO_TEXT}", file=sys.stderr)
+            continue
         if line in ("", "/quit"):
             return
-        messages.append(_message("user", line))
-        text, _ = _stream(model, options, messages)
-        messages.append(_message("assistant", text))
-        if options.stats:
-            _print_stats(model)
+        try:
+            _check_text(line)
+            messages = _turn(model, options, [*messages, _message("user", line)])
+        except DeviceLostError:
+            raise  # no further message can be answered
+        except (TensaiError, ValueError, OverflowError) as error:
+            # As if it had not been said; the chat so far stays.
+            print(f"tensai run: {error}", file=sys.stderr)
+
+
+def _turn(
+    model: LanguageModel, options: argparse.Namespace, messages: list[dict[str, str]]
+) -> list[dict[str, str]]:
+    """Answer the last of the messages; the messages that the chat goes on from."""
+    kept = _fitting(model, options, messages)
+    text, _ = _stream(model, options, kept)
+    if options.stats:
+        _print_stats(model)
+    return [*kept, _message("assistant", text)]
+
+
+def _fitting(
+    model: LanguageModel, options: argparse.Namespace, messages: list[dict[str, str]]
+) -> list[dict[str, str]]:
+    """The messages without the oldest turns, as many as an answer needs the room of."""
+    start = len(_system(options))
+    kept, dropped = messages, 0
+    while len(model.encode(kept)) + options.max_tokens > model.context:
+        if len(kept) == start + 1:
+            return messages  # the last one alone is too long, which generate() says
+        kept = kept[:start] + kept[start + 2 :]  # a question and its answer
+        dropped += 1
+    if dropped:
+        turns = "turn" if dropped == 1 else f"{dropped} turns"
+        print(f"(the context is full: forgot the oldest {turns})", file=sys.stderr)
+    return kept
 
 
 def _stream(model: LanguageModel, options: argparse.Namespace, prompt: Any) -> tuple[str, bool]:
     """Print an answer as it comes. Ctrl-C ends it with what there is."""
     pieces: list[str] = []
     interrupted = False
-    answer: Iterator[str] = model.generate(
-        prompt,
-        options.max_tokens,
-        options.temperature,
-        options.top_k,
-        options.top_p,
-        options.seed,
-    )
     try:
+        answer: Iterator[str] = model.generate(
+            prompt,
+            options.max_tokens,
+            options.temperature,
+            options.top_k,
+            options.top_p,
+            options.seed,
+        )
         for piece in answer:
             pieces.append(piece)
             if not options.json:
                 print(piece, end="", flush=True)
     except KeyboardInterrupt:
         interrupted = True
+    except (TensaiError, ValueError):
+        if pieces and not options.json:
+            print()  # so that the error has a line of its own
+        raise
     if not options.json:
         print()
     return "".join(pieces), interrupted
@@ -163,7 +234,7 @@ def figures(model: LanguageModel) -> dict[str, Any]:
         "load_seconds": round(timings.load, 3),
         "prompt_tokens": timings.prompt_tokens,
         "prefill_tokens_per_second": rate(timings.prompt_tokens, timings.prefill),
-        "tokens": timings.tokens + 1,
+        "tokens": timings.generated,
         "decode_tokens_per_second": rate(timings.tokens, timings.decode),
         "weight_bytes": model.decoder.nbytes,
         "memory_bytes": memory["in_use"],

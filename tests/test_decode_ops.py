@@ -93,6 +93,26 @@ def test_rope(dev: tensai.Device, style: str, scaling: Any) -> None:
     same(t, turned(x, np.arange(7, 13), 3, radians, style, scale).astype(np.float32), 3e-6)
 
 
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), 10**400, "x"])
+def test_rope_of_wrong_numbers(dev: tensai.Device, value: Any) -> None:
+    x, qkv = dev.ones((2, 8)), dev.ones((2, 24))
+    cache = dev.zeros((4, 8))
+    with pytest.raises(ValueError, match="finite number above 0 for theta, but got"):
+        x.rope_(0, theta=value)
+    with pytest.raises(ValueError, match="finite number above 0 for theta, but got"):
+        tensai.ops.append_kv_(cache, cache.copy(), qkv, 0, theta=value)
+    for scaling in SCALINGS[1:]:
+        assert scaling is not None
+        for key in set(scaling) - {"rope_type", "rope_theta"}:  # transformers adds one
+            with pytest.raises(ValueError, match=f"above 0 for scaling's {key}, but got"):
+                x.rope_(0, scaling={**scaling, key: value})
+    with pytest.raises(ValueError, match="finite factors above 0"):
+        x.rope_(0, scaling={"rope_type": "factors", "factors": [1.0, 2.0, value, 1.0]})
+    with pytest.raises(ValueError, match="theta above 1"):
+        x.rope_(0, theta=1.0, scaling=SCALINGS[3])
+    assert (x.download() == 1).all()
+
+
 @pytest.mark.parametrize("style", ["neox", "gptj"])
 def test_rope_far_out(dev: tensai.Device, style: str) -> None:
     x = numbers((5, 2 * 40))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tinyllm
+from safetensors.torch import load_file, save_file
 
 import tensai
 from tensai import run
+from tensai.__main__ import main as command
 from tensai.errors import ModelError
 from tensai.models import LanguageModel, load
 from tensai.models.fetch import SMOLLM2, fetch, locate
@@ -82,6 +85,27 @@ def test_answers_do_not_mix(model: LanguageModel) -> None:
     assert len(list(second)) == 29
 
 
+def test_an_answer_that_has_nothing_left_just_ends(model: LanguageModel) -> None:
+    whole = list(model.tokens([5, 6, 7], 2))
+    for taken in (1, 2):
+        some = model.tokens([5, 6, 7], taken)
+        assert [next(some) for _ in range(taken)] == whole[:taken]
+        list(model.tokens([8, 9], 3))
+        assert list(some) == []
+    assert model.timings.generated == 3
+
+
+def test_timings_count_the_tokens_of_the_answer(model: LanguageModel) -> None:
+    list(model.tokens([5, 6, 7], 4))
+    assert model.timings.generated == 4
+    list(model.tokens([5, 6, 7], 0))
+    assert (model.timings.generated, model.timings.prefill) == (0, 0.0)
+    some = model.tokens([5, 6, 7], 4)
+    next(some)
+    assert model.timings.generated == 1
+    assert model.timings.load > 0
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
@@ -93,6 +117,27 @@ def test_answers_do_not_mix(model: LanguageModel) -> None:
         (lambda m: m.generate([1], -5), ValueError, "max_tokens"),
         (lambda m: m.generate([1], 5, temperature=-1.0), ValueError, "temperature"),
         (lambda m: m.generate([1], 5, top_p=0.0, temperature=1.0), ValueError, "top_p"),
+        (lambda m: m.generate([1], 5, temperature=10**400), ValueError, "temperature"),
+        (lambda m: m.generate([1], 5, temperature=None), TypeError, "number for temperature.*None"),
+        (lambda m: m.generate([1], 5, temperature="1"), TypeError, "number for temperature.*'1'"),
+        (lambda m: m.generate([1], 5, top_p="1"), TypeError, "number for top_p.*'1'"),
+        (lambda m: m.generate([1], 5, top_k=1.5), TypeError, "integer for top_k.*1.5"),
+        (lambda m: m.generate([1], 1.5), TypeError, "integer for max_tokens.*1.5"),
+        (lambda m: m.generate([1], "3"), TypeError, "integer for max_tokens.*'3'"),
+        (lambda m: m.generate([1], 5, seed="a"), TypeError, "integer for seed.*'a'"),
+        (lambda m: m.generate([1], 5, seed=1.5), TypeError, "integer for seed.*1.5"),
+        (lambda m: m.generate([1.7, 2.2]), TypeError, "list of token ids.*1.7"),
+        (lambda m: m.encode(["1", "2"]), TypeError, "list of token ids.*'1'"),
+        (lambda m: m.generate([None]), TypeError, "list of token ids.*None"),
+        (lambda m: m.generate([1, True]), TypeError, "list of token ids.*True"),
+        (lambda m: m.generate(b"abc"), TypeError, "list of token ids.*bytes"),
+        (lambda m: m.generate(None), TypeError, "list of token ids.*NoneType"),
+        (lambda m: m.generate({"role": "user", "content": "x"}), TypeError, "in a list"),
+        (lambda m: m.generate([{"content": "x"}]), TypeError, "without a role"),
+        (lambda m: m.generate([{"role": "user", "content": "x"}, 5]), TypeError, "list with"),
+        (lambda m: m.tokens(["1"]), ValueError, r"list of at least one integer.*\['1'\]"),
+        (lambda m: m.tokens([1.5]), ValueError, "list of at least one integer.*1.5"),
+        (lambda m: m.tokens(b"abc"), ValueError, "list of at least one integer.*abc"),
     ],
 )
 def test_bad_input(model: LanguageModel, call: Any, error: type[Exception], match: str) -> None:
@@ -115,7 +160,7 @@ def test_models_that_can_not_be_loaded(gpu: tensai.Device, folder: Path, tmp_pat
         load(copy(model_type="other"), gpu)
     with pytest.raises(ModelError, match=r"model.safetensors.*shape \(96, 64\).*\(128, 64\)"):
         load(copy(intermediate_size=128), gpu)
-    with pytest.raises(ModelError, match="no tensor 'model.layers.3"):
+    with pytest.raises(ModelError, match="'num_hidden_layers' is 4, .* of 3 layers"):
         load(copy(num_hidden_layers=4), gpu)
     with pytest.raises(ModelError, match="263 tokens.*200"):
         load(copy(vocab_size=200), gpu)
@@ -132,6 +177,34 @@ def test_models_that_can_not_be_loaded(gpu: tensai.Device, folder: Path, tmp_pat
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(ModelError, match=r"model.safetensors is damaged"):
         load(cut, gpu)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"context": "8"}, "integer for context, but got '8'"),
+        ({"context": 1.5}, "integer for context, but got 1.5"),
+        ({"device": "cpu"}, "a device, which tensai.open.. gives, but got 'cpu'"),
+    ],
+)
+def test_bad_arguments_of_load(
+    gpu: tensai.Device, folder: Path, options: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(TypeError, match=match):
+        load(folder, **{"device": gpu, **options})
+
+
+def test_scores_that_are_nan(gpu: tensai.Device, folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["model.layers.1.input_layernorm.weight"][3] = math.nan
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    model = load(tmp_path, gpu, context=64)
+    for _ in range(2):  # nothing of it is kept
+        with pytest.raises(ModelError, match=r"config.json: the scores .* NaN: its weights"):
+            list(model.generate("The cat", 5))
+    assert model.timings.generated == 0
 
 
 def test_a_matrix_that_the_device_can_not_bind(
@@ -155,7 +228,9 @@ def test_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main([*arguments, "--raw", "--json", "--seed", "1"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert shown.out == report["text"] + "\n"
-    assert report["tokens"] <= 12 and report["prompt_tokens"] == 7
+    assert 0 < report["tokens"] <= 12 and report["prompt_tokens"] == 7
+    assert run.main([*arguments, "--json", "--max-tokens", "0"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == 0
     assert run.main([*arguments, "--q8", "--exact", "--system", "Be brief."]) == 0
     assert capsys.readouterr().out
 
@@ -180,9 +255,105 @@ def test_ctrl_c_keeps_what_there_is(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(LanguageModel, "generate", generate)
-    assert run.main([str(folder), "--prompt", "x", "--json"]) == 0
+    assert run.main([str(folder), "--prompt", "x"]) == 130
+    shown = capsys.readouterr()
+    assert shown.out == "ab\n" and shown.err.endswith("interrupted\n")
+    assert run.main([str(folder), "--prompt", "x", "--json"]) == 130
+    shown = capsys.readouterr()
+    report = json.loads(shown.out)
+    assert report["text"] == "ab" and report["interrupted"] is True
+    assert shown.err.endswith("interrupted\n")
+
+
+def test_ctrl_c_while_the_prompt_is_computed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Any, prompt: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LanguageModel, "_prefill", interrupted)
+    assert run.main([str(folder), "--prompt", "x", "--json"]) == 130
     report = json.loads(capsys.readouterr().out)
-    assert report["text"] == "ab" and report["interrupted"]
+    assert (report["text"], report["tokens"], report["interrupted"]) == ("", 0, True)
+
+
+def chat(monkeypatch: pytest.MonkeyPatch, lines: list[Any], *arguments: str) -> int:
+    """A chat with these lines, of which one may be an error."""
+    left = iter(lines)
+
+    def line(prompt: str) -> Any:
+        given = next(left)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", line)
+    status = run.main(list(arguments))
+    assert next(left, None) is None
+    return status
+
+
+@pytest.fixture
+def prompts(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The contents of the messages of each answer, as they are asked for; the answers are "ok"."""
+    asked: list[list[str]] = []
+
+    def generate(self: LanguageModel, prompt: Any, most: int, *others: Any) -> Any:
+        self._check_room(len(self.encode(prompt)), most)
+        asked.append([message["content"] for message in prompt])
+        return iter(["ok"])
+
+    monkeypatch.setattr(LanguageModel, "generate", generate)
+    return asked
+
+
+def test_a_chat_outlives_what_is_wrong_with_one_message(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    prompts: list[list[str]],
+) -> None:
+    wrong = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    lines = ["hello", "x" * 300, wrong, "half \ud800", "and then?", "/quit"]
+    options = (str(folder), "--max-tokens", "5", "--context", "150", "--system", "s")
+    assert chat(monkeypatch, lines, *options) == 0
+    assert prompts == [["s", "hello"], ["s", "hello", "ok", "and then?"]]
+    error = capsys.readouterr().err
+    assert error.count("5 more may follow") == 1
+    assert error.count("the text that was given is not UTF-8") == 2
+    assert error.count("tensai run: ") == 3
+
+
+def test_a_chat_forgets_its_oldest_turns(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    prompts: list[list[str]],
+) -> None:
+    lines = [letter * 30 for letter in "abcd"]
+    options = (str(folder), "--max-tokens", "5", "--context", "150", "--system", "s")
+    assert chat(monkeypatch, [*lines, "/quit"], *options) == 0
+    assert prompts[1] == ["s", lines[0], "ok", lines[1]]
+    assert prompts[-1] == ["s", lines[2], "ok", lines[3]]
+    error = capsys.readouterr().err
+    assert error.count("(the context is full: forgot the oldest turn") == 2
+
+
+def test_streams_that_are_closed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    for arguments in ([], ["--prompt", "-"]):
+        assert run.main([str(folder), *arguments]) == 1
+        assert capsys.readouterr().err == (
+            "tensai run: standard input is closed; give a --prompt\n"
+        )
+    assert run.main([str(folder), "--prompt", "x", "--max-tokens", "1"]) == 0
+    monkeypatch.setattr("sys.stdout", None)
+    capsys.readouterr()
+    assert command(["run", str(folder), "--prompt", "x"]) == 1
+    assert "standard output is closed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -193,6 +364,14 @@ def test_ctrl_c_keeps_what_there_is(
         (["FOLDER", "--prompt", "x" * 600], "more may follow"),
         (["FOLDER", "--prompt", "x", "--context", "0"], "context of 0"),
         (["FOLDER", "--prompt", "x", "--max-tokens", "-1"], "max_tokens"),
+        (["FOLDER", "--prompt", "x", "--max-tokens", "9" * 99], "more may follow"),
+        (["FOLDER", "--prompt", "x", "--context", "9" * 99], "context of 999"),
+        (["FOLDER", "--prompt", "x", "--temperature", "inf"], "temperature"),
+        (["FOLDER", "--prompt", "x", "--temperature", "nan"], "temperature"),
+        (["FOLDER", "--prompt", "x", "--temperature", "1", "--top-p", "nan"], "top_p"),
+        (["FOLDER", "--prompt", "x", "--raw", "--system", "s"], "give one of them"),
+        (["FOLDER", "--prompt", "\udcff"], "not UTF-8"),
+        (["", "--prompt", "x"], "path of the model is empty"),
     ],
 )
 def test_what_run_refuses(
@@ -201,6 +380,14 @@ def test_what_run_refuses(
     assert run.main([str(folder) if part == "FOLDER" else part for part in arguments]) == 1
     error = capsys.readouterr().err
     assert "tensai run: " in error and match in error
+
+
+def test_a_chat_is_not_raw(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for option in ("--raw", "--json"):
+        assert chat(monkeypatch, [], str(folder), option) == 1
+        assert f"tensai run: {option} needs a --prompt" in capsys.readouterr().err
 
 
 def test_a_real_model_tells_the_capital_of_france(gpu: tensai.Device) -> None:

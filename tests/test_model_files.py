@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tensai.errors import ModelError
+from tensai.models.fetch import locate
 from tensai.models.opening import open_source
 from tensai.models.shards import Weights
 from tensai.models.source import KINDS
@@ -147,8 +148,14 @@ def test_paths_without_a_model(tmp_path: Path) -> None:
         ModelError, match=r"nowhere does not exist; expected a folder with .*\.gguf"
     ):
         open_source(tmp_path / "nowhere")
-    with pytest.raises(ModelError, match="model.safetensors is missing$"):
+    with pytest.raises(ModelError, match="model.safetensors is missing; .* folder .* file$"):
         open_source(tmp_path)
+    (tmp_path / "tiny-q4.gguf").touch()
+    with pytest.raises(ModelError, match=r"missing; .*or a .gguf file: give .*/tiny-q4.gguf$"):
+        open_source(tmp_path)
+    for empty in (open_source, locate):
+        with pytest.raises(ModelError, match=r"path of the model is empty; .* folder .*\.gguf"):
+            empty("")
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(ModelError, match="not from pytorch_model.bin"):
         open_source(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import gguf
@@ -152,6 +154,47 @@ def test_freed(dev: tensai.Device, still_works: None) -> None:
         pass
     with pytest.raises(tensai.TensorFreedError):
         dev.ones((1, 8)) @ q
+
+
+def test_copies(dev: tensai.Device) -> None:
+    for q in (dev.upload_q4(numbers((40, 6))), dev.upload_gguf(bytes(18), (1, 32), "Q4_0")):
+        elements = q.dequantize().download()
+        for made in (copy.copy(q), copy.deepcopy({"q": q})["q"]):
+            assert (made.kind, made.shape, made.group) == (q.kind, q.shape, q.group)
+            assert made.codes is not q.codes
+            same(made.dequantize(), elements)
+            made.free()
+        same(q.dequantize(), elements)
+        with pytest.raises(TypeError, match=r"pickle its dequantize\(\)"):
+            pickle.dumps(q)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, q: q @ x,
+        lambda x, q: q @ x.download(),
+        lambda x, q: x * q,
+        lambda x, q: q * x,
+        lambda x, q: x + q,
+        lambda x, q: x.download() + q,
+        lambda x, q: q + 1,
+        lambda x, q: 2 - q,
+        lambda x, q: x / q,
+        lambda x, q: -q,
+        lambda x, q: q[0],
+        lambda x, q: x == q,
+        lambda x, q: x.matmul_t(q),
+        lambda x, q: x.matmul_tn(q),
+        lambda x, q: x.add(q),
+        lambda x, q: x.maximum(q),
+        lambda x, q: x.device.upload(q),
+        lambda x, q: np.asarray(q),
+    ],
+)
+def test_what_only_a_tensor_can(dev: tensai.Device, still_works: None, use: Any) -> None:
+    with pytest.raises(tensai.DTypeError, match=r"packed matrix \(q8\).*x @ q.*q\.dequantize\(\)"):
+        use(dev.ones((6, 6)), dev.upload_q8(np.ones((6, 6))))
 
 
 @pytest.mark.parametrize(

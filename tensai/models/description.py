@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from ..ops.positions import frequencies
+from ..ops.frequencies import frequencies
 from .files import Settings
+from .names import GGUF_NAMES, Names, folder_names, layer_count
 
 WIDEST_HEAD = 256  # of tensai's attention
 # What config.json may call the activation -> what it is called in `ops.linear(gate=...)`.
@@ -25,7 +26,6 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_new": "gelu_tanh",
 }
-NUMBER = (float, int)
 
 # What transformers takes where a config.json of this type is silent.
 _GEMMA = {
@@ -85,20 +85,6 @@ class Rope:
     theta: float
     scaling: Mapping[str, Any] | None = None
     style: str = "neox"
-
-
-@dataclass(frozen=True)
-class Names:
-    """What a file calls the tensors. `{}` stands for a layer's number."""
-
-    embedding: str
-    norm: str
-    head: str
-    layer: dict[str, str]
-
-    def of(self, part: str, number: int, kind: str = "weight") -> str:
-        """The tensor `part` ("q", "attention_norm", ...) of a layer; `kind` may be "bias"."""
-        return f"{self.layer[part].format(number)}.{kind}"
 
 
 @dataclass(frozen=True)
@@ -186,7 +172,8 @@ def _from_config(
 ) -> Description:
     gemma = kind.startswith("gemma")
     hidden, heads = settings.count("hidden_size"), settings.count("num_attention_heads")
-    layers = settings.count("num_hidden_layers")
+    names = folder_names(gemma, tensors)
+    layers = layer_count(settings, "num_hidden_layers", names, tensors)
     dim = settings.count("head_dim", hidden // heads or 1)
     key = "hidden_activation" if gemma else "hidden_act"
     activation = settings.get(key, str, "silu")
@@ -196,7 +183,7 @@ def _from_config(
             f"{', '.join(ACTIVATIONS)}"
         )
     windows = _windows(kind, settings, layers)
-    scored = float(settings.get("query_pre_attn_scalar", NUMBER, dim)) if gemma else float(dim)
+    scored = settings.positive("query_pre_attn_scalar", dim) if gemma else float(dim)
     bias = kind != "mistral" and settings.get("attention_bias", bool, False)
     return cls(
         path=settings.path,
@@ -208,13 +195,13 @@ def _from_config(
         kv_heads=settings.count("num_key_value_heads", heads),
         head_dim=dim,
         context=settings.count("max_position_embeddings"),
-        eps=float(settings.get("rms_norm_eps", NUMBER, 1e-6)),
+        eps=settings.positive("rms_norm_eps", 1e-6),
         activation=ACTIVATIONS[activation],
         tied=settings.get("tie_word_embeddings", bool, False),
         attention_scale=1 / math.sqrt(scored),
         windows=windows,
         ropes=_ropes(kind, settings, windows),
-        names=_folder_names(settings.path, gemma, tensors),
+        names=names,
         qkv_bias=bias or kind == "qwen2",
         output_bias=bias and kind != "qwen2",
         mlp_bias=kind == "llama" and settings.get("mlp_bias", bool, False),
@@ -231,7 +218,7 @@ def _optional(settings: Settings, key: str) -> float | None:
     """A number that may be missing or null."""
     if settings.values.get(key) is None:
         return None
-    return float(settings.get(key, NUMBER))
+    return settings.positive(key)
 
 
 def _windows(kind: str, settings: Settings, layers: int) -> tuple[int | None, ...]:
@@ -268,23 +255,27 @@ def _every(pattern: int, window: int, layers: int) -> tuple[int | None, ...]:
 
 def _ropes(kind: str, settings: Settings, windows: Sequence[int | None]) -> tuple[Rope, ...]:
     """Before its release 5, transformers had rope_theta and rope_scaling; then rope_parameters."""
-    theta = float(settings.get("rope_theta", NUMBER, 1e4))
-    local_theta = float(settings.get("rope_local_base_freq", NUMBER, LOCAL_THETA))
+    theta = settings.positive("rope_theta", 1e4)
+    local_theta = settings.positive("rope_local_base_freq", LOCAL_THETA)
     new, old = settings.values.get("rope_parameters"), settings.values.get("rope_scaling")
     if kind == "gemma3_text":
-        kinds = new or {}
+        kinds = _object(settings, new or {})
         everything = _rope(settings, kinds.get("full_attention") or old or {}, theta)
         near = _rope(settings, kinds.get("sliding_attention") or {}, local_theta)
         return tuple(everything if window is None else near for window in windows)
     return (_rope(settings, new or old or {}, theta),) * len(windows)
 
 
-def _rope(settings: Settings, values: Any, theta: float) -> Rope:
+def _object(settings: Settings, values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ModelError(f"{settings.path}: expected rope settings as an object, not {values!r}")
-    scaling = Settings(settings.path, values)
-    theta = float(scaling.get("rope_theta", NUMBER, theta))
-    if float(scaling.get("partial_rotary_factor", NUMBER, 1.0)) != 1.0:
+    return values
+
+
+def _rope(settings: Settings, values: Any, theta: float) -> Rope:
+    scaling = Settings(settings.path, _object(settings, values))
+    theta = scaling.positive("rope_theta", theta)
+    if scaling.positive("partial_rotary_factor", 1.0) != 1.0:
         raise ModelError(f"{settings.path}: tensai turns whole heads; partial_rotary_factor is set")
     kind = scaling.get("rope_type", str, values.get("type") or "default")
     if kind == "default":
@@ -304,59 +295,6 @@ def _checked(path: Path, rope: Rope) -> Rope:
     return rope
 
 
-def _folder_names(path: Path, post_norms: bool, tensors: Collection[str]) -> Names:
-    ending = "embed_tokens.weight"
-    # Shortest first: a model with other towers may have more embeddings.
-    found = sorted((name for name in tensors if name.endswith(ending)), key=len)
-    prefix = found[0].removesuffix(ending) if found else "model."
-    heads = [name for name in tensors if name.endswith("lm_head.weight")]
-    parts = {
-        "attention_norm": "input_layernorm",
-        "q": "self_attn.q_proj",
-        "k": "self_attn.k_proj",
-        "v": "self_attn.v_proj",
-        "o": "self_attn.o_proj",
-        "q_norm": "self_attn.q_norm",
-        "k_norm": "self_attn.k_norm",
-        "mlp_norm": "pre_feedforward_layernorm" if post_norms else "post_attention_layernorm",
-        "gate": "mlp.gate_proj",
-        "up": "mlp.up_proj",
-        "down": "mlp.down_proj",
-        "attention_post_norm": "post_attention_layernorm",
-        "mlp_post_norm": "post_feedforward_layernorm",
-    }
-    return Names(
-        embedding=prefix + ending,
-        norm=f"{prefix}norm.weight",
-        head=heads[0] if heads else "lm_head.weight",
-        layer={part: f"{prefix}layers.{{}}.{name}" for part, name in parts.items()},
-    )
-
-
-GGUF_NAMES = Names(
-    embedding="token_embd.weight",
-    norm="output_norm.weight",
-    head="output.weight",
-    layer={
-        part: f"blk.{{}}.{name}"
-        for part, name in {
-            "attention_norm": "attn_norm",
-            "q": "attn_q",
-            "k": "attn_k",
-            "v": "attn_v",
-            "o": "attn_output",
-            "q_norm": "attn_q_norm",
-            "k_norm": "attn_k_norm",
-            "mlp_norm": "ffn_norm",
-            "gate": "ffn_gate",
-            "up": "ffn_up",
-            "down": "ffn_down",
-            "attention_post_norm": "post_attention_norm",
-            "mlp_post_norm": "post_ffw_norm",
-        }.items()
-    },
-)
-
 # GGUF has no setting for these: the sizes of Gemma whose scores are scaled by hidden / heads.
 _WIDE_GEMMAS = {("gemma2", 46), ("gemma3_text", 62)}
 _GGUF_GEMMA_PATTERNS = {"gemma2": 2, "gemma3_text": 6}
@@ -368,7 +306,7 @@ def _from_metadata(
     architecture = GGUF_ARCHITECTURES[kind]
     gemma = architecture.startswith("gemma")
     hidden, heads = settings.count("embedding_length"), settings.count("attention.head_count")
-    layers = settings.count("block_count")
+    layers = layer_count(settings, "block_count", GGUF_NAMES, tensors)
     dim = settings.count("attention.key_length", hidden // heads or 1)
     turning = settings.count("rope.dimension_count", dim)
     if turning != dim:
@@ -391,7 +329,7 @@ def _from_metadata(
         kv_heads=settings.count("attention.head_count_kv", heads),
         head_dim=dim,
         context=settings.count("context_length"),
-        eps=float(settings.get("attention.layer_norm_rms_epsilon", NUMBER)),
+        eps=settings.positive("attention.layer_norm_rms_epsilon"),
         activation="gelu_tanh" if gemma else "silu",
         tied=GGUF_NAMES.head not in tensors,
         attention_scale=1 / math.sqrt(scored),
@@ -413,13 +351,13 @@ def _gguf_ropes(
     kind: str, settings: Settings, tensors: Collection[str], windows: Sequence[int | None]
 ) -> tuple[Rope, ...]:
     gemma3 = kind == "gemma3"
-    theta = float(settings.get("rope.freq_base", NUMBER, 1e6 if gemma3 else 1e4))
+    theta = settings.positive("rope.freq_base", 1e6 if gemma3 else 1e4)
     # Files of llama-type models have the rows of queries and keys in another order.
     style = "gptj" if kind == "llama" else "neox"
     scaling: dict[str, Any] | None = None
     name = settings.get("rope.scaling.type", str, "none")
     if name in ("linear", "yarn"):
-        scaling = {"rope_type": name, "factor": float(settings.get("rope.scaling.factor", NUMBER))}
+        scaling = {"rope_type": name, "factor": settings.positive("rope.scaling.factor")}
         if name == "yarn":
             original = settings.count("rope.scaling.original_context_length")
             scaling["original_max_position_embeddings"] = original

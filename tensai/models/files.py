@@ -16,6 +16,9 @@ from ..errors import ModelError
 
 Array = np.ndarray[Any, Any]
 
+MOST = 2**31 - 1  # of whatever a setting counts: indices on a device are 32 bits wide
+SMALLEST, LARGEST = (float(bound) for bound in (np.finfo("f4").tiny, np.finfo("f4").max))
+
 # Ends of a missing file's name -> what may lie in its folder instead, and what to say then.
 INSTEAD = {
     ".safetensors": (
@@ -52,11 +55,22 @@ class Settings:
         return value
 
     def count(self, key: str, default: int | None = None) -> int:
-        """A whole number from 1 up."""
+        """A whole number from 1 to 2^31 - 1."""
         value: int = self.get(key, int, default)
-        if value < 1:
-            raise ModelError(f"{self.path}: expected at least 1 for {key!r}, but got {value}")
+        if not 1 <= value <= MOST:
+            wanted = "at least 1" if value < 1 else f"at most {MOST}"
+            raise ModelError(f"{self.path}: expected {wanted} for {key!r}, but got {value}")
         return value
+
+    def positive(self, key: str, default: float | None = None) -> float:
+        """A finite number above 0, as float32 has them: devices compute in it."""
+        value: float = self.get(key, (float, int), default)
+        if not SMALLEST <= value <= LARGEST:  # nor is NaN
+            raise ModelError(
+                f"{self.path}: expected a finite number above 0 for {key!r} (from {SMALLEST:.2g} "
+                f"to {LARGEST:.2g}), but got {value}"
+            )
+        return float(value)
 
 
 def read_json(path: Path) -> Any:

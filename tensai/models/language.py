@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ import numpy as np
 from .. import ops
 from ..device import Device
 from ..errors import ModelError, OutOfDeviceMemoryError
-from ..ops.sampling import checked_options
 from ..program import Program
 from ..tensor import Tensor
 from .chat import render
@@ -24,6 +22,7 @@ from .description import Description
 from .files import Array, read_settings
 from .gguffile import GGUFFile
 from .opening import open_source, open_tokenizer
+from .options import drawing, integer, listed
 from .progress import Progress
 from .source import TensorSource
 from .vocabulary import TextTokenizer
@@ -41,8 +40,9 @@ class Timings:
     load: float = 0.0
     prompt_tokens: int = 0  # computed, without those that the cache had already
     prefill: float = 0.0
-    tokens: int = 0  # generated, without the first, which the prompt gives
+    tokens: int = 0  # computed after the first, which the prompt gives
     decode: float = 0.0
+    generated: int = 0  # that the answer has so far
 
 
 def load(
@@ -67,6 +67,12 @@ def load(
     known or too large, before the weights are read; ImportError without tensai[models].
     """
     start = time.perf_counter()
+    if not isinstance(device, Device):
+        raise TypeError(f"expected a device, which tensai.open() gives, but got {device!r}")
+    if context is not None:
+        context = integer("context", context)
+    if activations not in ("f32", "int8", None):
+        raise ValueError(f'expected activations "f32", "int8" or None, but got {activations!r}')
     source = open_source(path)
     tokenizer = open_tokenizer(source)
     description = describe(source)
@@ -81,8 +87,6 @@ def load(
         # Software adapters have no instructions for it, whatever their language has.
         fast = "packed-dot" in device.features and not device.info.software
         activations = "int8" if fast else "f32"
-    if activations not in ("f32", "int8"):
-        raise ValueError(f'expected activations "f32", "int8" or None, but got {activations!r}')
     name = Path(path).name
     with Progress(f"MB of {name} loaded", _megabytes(source), progress) as line:
         try:
@@ -181,15 +185,16 @@ class LanguageModel:
         """The token ids of a prompt: text, messages of a chat, or ids, which stay as they are.
 
         Text becomes a user's message where `chat` is true, or None and the model has a template.
+        Raises TypeError for anything else.
         """
         if isinstance(prompt, str):
             template = self.tokenizer.chat_template
             if chat is False or (chat is None and template is None):
                 return self.tokenizer.encode(prompt)
             prompt = [{"role": "user", "content": prompt}]
-        messages = list(prompt)
+        messages = listed(prompt)
         if not messages or not isinstance(messages[0], Mapping):
-            return [int(id) for id in messages]
+            return messages
         if self.tokenizer.chat_template is None:
             raise ModelError(f"{self.tokenizer.path} has no chat template; give the prompt as text")
         tokenizer = self.tokenizer
@@ -221,7 +226,8 @@ class LanguageModel:
         max_tokens, or at a token that ends a turn.
 
         Raises, before anything is computed, ModelError for a prompt that does not fit the context
-        together with max_tokens, ValueError for numbers out of range.
+        together with max_tokens, ValueError for numbers out of range, TypeError for what is none;
+        once the prompt is computed, ModelError where the scores after it are NaN.
         """
         ids = self.encode(prompt, chat)
         return self._text(ids, self.tokens(ids, max_tokens, temperature, top_k, top_p, seed))
@@ -247,18 +253,14 @@ class LanguageModel:
     ) -> Iterator[int]:
         """The token ids of an answer to token ids (see generate), without the one that ends it."""
         prompt = self._checked(ids)
+        max_tokens = integer("max_tokens", max_tokens)
         if max_tokens < 0:
             raise ValueError(f"expected max_tokens from 0 up, but got {max_tokens}")
         self._check_room(len(prompt), max_tokens)
-        if temperature == 0:
-            seed = 0  # nothing is drawn: any recorded step will do
-        way = (
-            *checked_options(temperature, top_k, top_p),
-            secrets.randbits(32) if seed is None else seed,
-        )
-        return self._tokens(prompt, max_tokens, way)
+        return self._tokens(prompt, max_tokens, drawing(temperature, top_k, top_p, seed))
 
     def _tokens(self, prompt: Array, max_tokens: int, way: tuple[Any, ...]) -> Iterator[int]:
+        self.timings = Timings(load=self.timings.load)
         if not max_tokens:
             return
         self._turn = turn = self._turn + 1
@@ -266,22 +268,24 @@ class LanguageModel:
         logits = self._prefill(prompt)
         self._draw(logits, way)
         count = len(prompt)
+        self._check_scores(logits)
         made = self._read(count, count + 1)
         self.timings.prefill = time.perf_counter() - start
-        self.timings.tokens, self.timings.decode = 0, 0.0
         left, ahead = max_tokens - 1, 1
         while True:
             for token in made:
                 if token in self.tokenizer.eos:
                     return
+                self.timings.generated += turn == self._turn  # not of another answer
                 yield token
-                if turn != self._turn:
-                    raise RuntimeError(
-                        "the model went on to something else before this answer ended; it has one "
-                        "cache: finish or close one answer before the next"
-                    )
             if not left:
                 return
+            # What was read before that still is of this answer; what would be computed is not.
+            if turn != self._turn:
+                raise RuntimeError(
+                    "the model went on to something else before this answer ended; it has one "
+                    "cache: finish or close one answer before the next"
+                )
             start = time.perf_counter()
             last = made[-1]  # drawn, but not in the cache yet
             steps = min(ahead, left)
@@ -338,6 +342,16 @@ class LanguageModel:
         self.timings.prompt_tokens = len(prompt) - known
         return self.decoder.logits(hidden[-1:])
 
+    def _check_scores(self, logits: Tensor) -> None:
+        """Refuse NaN, which no token can be drawn by. (All scores are about a megabyte.)"""
+        if np.isnan(logits.download()).any():
+            self._known = []  # keys and values are NaN as well
+            raise ModelError(
+                f"{self.description.path}: the scores that the model gives after this prompt are "
+                "NaN: its weights hold NaN or infinity, or numbers grow beyond float32; fetch its "
+                "files again, or compare with other weights and activations"
+            )
+
     def _forward(self, tokens: Array, start: int) -> Tensor:
         upload = self.device.upload
         at = upload(np.array([start], np.int32))
@@ -347,7 +361,9 @@ class LanguageModel:
     def _checked(self, ids: Sequence[int]) -> Array:
         tokens = np.asarray(ids)
         if tokens.ndim != 1 or not tokens.size or tokens.dtype.kind not in "iu":
-            raise ValueError("expected token ids: a list of at least one integer")
+            raise ValueError(
+                f"expected token ids: a list of at least one integer, but got {repr(ids)[:80]}"
+            )
         vocabulary = self.description.vocabulary
         if tokens.min() < 0 or tokens.max() >= vocabulary:
             worst = tokens.max() if tokens.max() >= vocabulary else tokens.min()

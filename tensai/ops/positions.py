@@ -13,79 +13,12 @@ from ..dtypes import f32, i32, u32, widened
 from ..errors import DTypeError, ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
 from ..tensor import Tensor
+from .frequencies import frequencies
 
 STYLES = ("neox", "gptj")
 
 
-# Frequencies --------------------------------------------------------------------------------
-
-
-def frequencies(dims: int, theta: float, scaling: Any = None) -> tuple[np.ndarray[Any, Any], float]:
-    """Radians a position for each of dims / 2 pairs, float64, and what the rotation is scaled by.
-
-    `scaling` is None or what a Hugging Face config.json calls rope_scaling: a mapping with
-    "rope_type" "default", "linear", "llama3" or "yarn" (Peng et al., 2023) and that type's numbers.
-    "factors" divides each frequency by an entry of "factors".
-    """
-    made = theta ** (-np.arange(0, dims, 2, dtype=np.float64) / dims)
-    values = dict(scaling or {})
-    kind = values.get("rope_type", values.get("type", "default"))
-    if kind == "default":
-        return made, 1.0
-    if kind not in ("linear", "llama3", "yarn", "factors"):
-        raise ValueError(
-            '[rope] expected scaling "default", "linear", "llama3", "yarn" or "factors", not '
-            f"{kind!r}"
-        )
-    try:
-        if kind == "factors":
-            factors = np.asarray(values["factors"], np.float64)
-            if factors.shape != made.shape:
-                raise ShapeError(f"[rope] expected {len(made)} factors, but got {factors.shape}")
-            return made / factors, 1.0
-        factor = float(values["factor"])
-        if kind == "linear":
-            return made / factor, 1.0
-        if kind == "llama3":
-            return _llama3(made, factor, values), 1.0
-        return _yarn(made, dims, theta, factor, values)
-    except KeyError as error:
-        raise ValueError(f"[rope] scaling {kind!r} needs {error}") from None
-
-
-def _llama3(made: np.ndarray[Any, Any], factor: float, values: Mapping[str, Any]) -> Any:
-    """Long wavelengths are stretched by `factor`, short ones not, those between in part."""
-    original = float(values["original_max_position_embeddings"])
-    low, high = float(values["low_freq_factor"]), float(values["high_freq_factor"])
-    wavelengths = 2 * math.pi / made
-    share = np.clip((original / wavelengths - low) / (high - low), 0, 1)
-    return made * (share + (1 - share) / factor)
-
-
-def _yarn(
-    made: np.ndarray[Any, Any], dims: int, theta: float, factor: float, values: Mapping[str, Any]
-) -> tuple[Any, float]:
-    original = float(values["original_max_position_embeddings"])
-
-    def pair_of(turns: float) -> float:
-        # The pair that makes that many turns over the original context.
-        return dims * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
-
-    low = pair_of(float(values.get("beta_fast") or 32))
-    high = pair_of(float(values.get("beta_slow") or 1))
-    if values.get("truncate", True):
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, dims - 1)
-    ramp = np.clip((np.arange(dims // 2) - low) / max(high - low, 0.001), 0, 1)
-    attention = values.get("attention_factor")
-    if attention is None:
-
-        def scale(mscale: float) -> float:
-            return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
-
-        mscale, all_dims = values.get("mscale"), values.get("mscale_all_dim")
-        attention = scale(mscale) / scale(all_dims) if mscale and all_dims else scale(1.0)
-    return made * (1 - ramp) + made / factor * ramp, float(attention)
+# Frequencies ----------------------------------------------------------------------------------
 
 
 def turns(radians: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import reference, rules
 from ..dtypes import WGSL, DType, bool_, f16, f32, i32, promote, u32
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..operation import (
     FUNCTIONS,
     Job,
@@ -304,6 +304,11 @@ def product(a: Spec, b: Spec, transpose_a: bool = False, transpose_b: bool = Fal
 
 
 def _check_axes(name: str, a: Tensor, b: Tensor, least: int) -> None:
+    if isinstance(b, QuantizedTensor):
+        raise DTypeError(
+            f"[{name}] expected a tensor, but got a packed matrix ({b.kind}); use x @ q, or "
+            "q.dequantize()"
+        )
     if a.ndim < least or b.ndim < least:
         raise ShapeError(
             f"[{name}] expected at least {least} axes each, but got {a.shape} and {b.shape}"
