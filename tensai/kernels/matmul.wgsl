@@ -80,42 +80,14 @@ fn main(
     let thread_row = lane / {{THREADS_N}}u;
     let thread_column = lane % {{THREADS_N}}u;
 {{DECLARE}}
+{{PLACES}}
+{{LOAD_FIRST}}
     for (var first_k = 0u; first_k < params.k; first_k += {{BK}}u) {
-        for (var i = lane; i < {{A_LOADS}}u; i += {{LANES}}u) {
-#if TRANSPOSE_A
-            let k = i / {{BM_4}}u;
-            let vector = i % {{BM_4}}u;
-            tile_a[k * {{A_STRIDE}}u + vector] =
-                load_a(offsets.x, first_k + k, params.k, first_row + vector * 4u, params.m);
-#else
-            let row = i / {{BK_4}}u;
-            let k = i % {{BK_4}}u * 4u;
-            let value = load_a(offsets.x, first_row + row, params.m, first_k + k, params.k);
-            let at = k * {{A_STRIDE}}u + row / 4u;
-            tile_a[at][row & 3u] = value.x;
-            tile_a[at + {{A_STRIDE}}u][row & 3u] = value.y;
-            tile_a[at + 2u * {{A_STRIDE}}u][row & 3u] = value.z;
-            tile_a[at + 3u * {{A_STRIDE}}u][row & 3u] = value.w;
-#endif
-        }
-        for (var i = lane; i < {{B_LOADS}}u; i += {{LANES}}u) {
-#if TRANSPOSE_B
-            let column = i / {{BK_4}}u;
-            let k = i % {{BK_4}}u * 4u;
-            let value = load_b(offsets.y, first_column + column, params.n, first_k + k, params.k);
-            let at = k * {{B_STRIDE}}u + column / 4u;
-            tile_b[at][column & 3u] = value.x;
-            tile_b[at + {{B_STRIDE}}u][column & 3u] = value.y;
-            tile_b[at + 2u * {{B_STRIDE}}u][column & 3u] = value.z;
-            tile_b[at + 3u * {{B_STRIDE}}u][column & 3u] = value.w;
-#else
-            let k = i / {{BN_4}}u;
-            let vector = i % {{BN_4}}u;
-            tile_b[k * {{B_STRIDE}}u + vector] =
-                load_b(offsets.y, first_k + k, params.k, first_column + vector * 4u, params.n);
-#endif
-        }
+{{KEEP}}
         workgroupBarrier();
+        // On their way while this step computes; beyond the edge they are 0.
+        let following = first_k + {{BK}}u;
+{{LOAD_NEXT}}
         for (var k = 0u; k < {{BK}}u; k++) {
 {{MULTIPLY}}
         }

@@ -58,15 +58,53 @@ class Tile:
             "TN": self.tn,
             "BM_4": self.bm // 4,
             "BN_4": self.bn // 4,
-            "BK_4": self.bk // 4,
             "A_STRIDE": stride_a,
             "A_VECTORS": stride_a * self.bk,
             "A_LOADS": self.bm * self.bk // 4,
             "B_VECTORS": (stride_b + 1) * self.bk,
-            "B_LOADS": self.bn * self.bk // 4,
             "LANES": self.lanes,
             "THREADS_N": self.bn // self.tn,
         }
+
+    def loads(self, transpose_a: bool, transpose_b: bool) -> dict[str, str]:
+        """The unrolled lines that read a thread's share of the next tiles into named variables,
+        `next_TILE_NUMBER`, while the last ones are computed with, and that put it down."""
+        made: dict[str, list[str]] = {"PLACES": [], "LOAD_FIRST": [], "LOAD_NEXT": [], "KEEP": []}
+        stride_b = self.bn // 4 + (1 if transpose_b else 0)
+        for name, along_k, across, stride, offset, first, edge in (
+            ("a", not transpose_a, self.bm, self.bm // 4 + 1, "x", "first_row", "m"),
+            ("b", transpose_b, self.bn, stride_b, "y", "first_column", "n"),
+        ):
+            # Vectors that lie side by side in memory: along k, where they are turned on the way.
+            width = (self.bk if along_k else across) // 4
+            made["PLACES"].append(f"    let line_{name} = lane / {width}u;")
+            made["PLACES"].append(f"    let place_{name} = lane % {width}u * 4u;")
+            for number in range(across * self.bk // 4 // self.lanes):
+                own = f"next_{name}_{number}"
+                line = f"line_{name} + {number * self.lanes // width}u"
+                for key, start, k in (
+                    ("LOAD_FIRST", "    var ", "0u"),
+                    ("LOAD_NEXT", "        ", "following"),
+                ):
+                    outer = f"{first} + {line}, params.{edge}"
+                    inner = f"{k} + place_{name}, params.k"
+                    if not along_k:
+                        outer = f"{k} + {line}, params.k"
+                        inner = f"{first} + place_{name}, params.{edge}"
+                    made[key].append(
+                        f"{start}{own} = load_{name}(offsets.{offset}, {outer}, {inner});"
+                    )
+                if not along_k:
+                    made["KEEP"].append(
+                        f"        tile_{name}[({line}) * {stride}u + place_{name} / 4u] = {own};"
+                    )
+                    continue
+                for part, letter in enumerate("xyzw"):
+                    made["KEEP"].append(
+                        f"        tile_{name}[(place_{name} + {part}u) * {stride}u + ({line}) / 4u]"
+                        f"[({line}) & 3u] = {own}.{letter};"
+                    )
+        return {key: "\n".join(lines) for key, lines in made.items()}
 
     def body(self, transpose_b: bool, element: str) -> dict[str, str]:
         """The unrolled lines over named accumulators, `sum_ROW_VECTOR`."""
@@ -109,8 +147,8 @@ class Tile:
         }
 
 
-LARGE = Tile(bm=128, bn=128, bk=16, tm=8, tn=8)
-MEDIUM = Tile(bm=64, bn=64, bk=16, tm=4, tn=8)
+LARGE = Tile(bm=128, bn=128, bk=16, tm=16, tn=8)
+MEDIUM = Tile(bm=128, bn=64, bk=16, tm=8, tn=8)
 SMALL = Tile(bm=32, bn=32, bk=32, tm=4, tn=4)
 DIRECT = Tile(bm=32, bn=64, bk=0, tm=8, tn=8)
 
@@ -127,10 +165,8 @@ def _plan(tile: Tile, job: Job) -> None:
     values = {
         **tile.values(),
         **tile.body(transpose_b, element),
+        **tile.loads(transpose_a, transpose_b),
         "T": element,
-        "TRANSPOSE_A": transpose_a,
-        "TRANSPOSE_B": transpose_b,
-        "B_STRIDE": tile.bn // 4 + (1 if transpose_b else 0),
         "VECTOR_A": vector_a,
         "VECTOR_B": vector_b,
         "VECTOR_OUT": n % 4 == 0,
@@ -138,8 +174,7 @@ def _plan(tile: Tile, job: Job) -> None:
         "B_ELEMENT": f"vec4<{element}>" if vector_b else element,
         "OUT_ELEMENT": f"vec4<{element}>" if n % 4 == 0 else element,
     }
-    loads = -(-(tile.bm + tile.bn) * tile.bk // 4 // tile.lanes) + 2
-    loops = -(-k // tile.bk) * (1 + loads + tile.bk) + MAX_AXES
+    loops = -(-k // tile.bk) * (3 + tile.bk) + MAX_AXES  # a loop that ends counts as well
     job.step("matmul", values, [a, b, out], *_params(job, tile), loops)
 
 
