@@ -151,7 +151,7 @@ def show(device: Device, cpu: Report, rows: list[Row], found: float | None) -> N
             print(f"    not measured: {row.skipped}")
         else:
             times = (_time(taken) for taken in (row.transfer, row.resident, row.cpu))
-            print(_line(row.size.name, str(row.size), (work, *times, _digits(row.ratio))))
+            print(_line(row.size.name, str(row.size), (work, *times, _ratio(row.ratio))))
         if row.wrong:
             print(f"    WRONG: a product was {row.wrong}")
     print("\nratio: cpu / gpu+transfer")
@@ -258,6 +258,10 @@ def _time(seconds: float | None) -> str:
         if seconds * factor < 999.5:
             return f"{_digits(seconds * factor)} {unit}"
     return f"{_digits(seconds)} s"
+
+
+def _ratio(value: float) -> str:
+    return _digits(value) if value >= 0.001 else "<0.001"
 
 
 def _digits(value: float) -> str:

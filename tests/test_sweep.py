@@ -93,6 +93,19 @@ def test_the_table(gpu: tensai.Device, capsys: Captured) -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_extreme_figures_fit_the_table(
+    gpu: tensai.Device, found: Callable[..., list[Row]], capsys: Captured
+) -> None:
+    ratios = (1e-7, 1.25e-4, 0.00234, 1e6, 12345.6)
+    for row, ratio in zip(found(*ratios), ratios, strict=True):
+        row.transfer, row.resident, row.cpu = 123.4, 1e-7, 123.4 * ratio
+    assert sweep.main([]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("<0.001") == 2
+    lines = [line for line in shown.splitlines() if gpu.name not in line]
+    assert all(len(line) <= 80 for line in lines), shown
+
+
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

@@ -56,7 +56,7 @@ def _compiled(template: str) -> Any:
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    class Generation(Extension):
+    class Generation(Extension):  # type: ignore[misc, unused-ignore]  # Any where it is not installed
         """Marks the model's own words for training; here it is as if the tags were not there."""
 
         tags = {"generation"}
