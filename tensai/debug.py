@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,11 +13,19 @@ from .errors import NaNError
 from .tensor import Tensor
 
 
+class _Mine(threading.local):
+    looking = False
+
+
+_mine = _Mine()
+
+
 @contextmanager
 def nan_check() -> Iterator[None]:
     """Raise NaNError at the first operation inside that makes NaN of tensors without any.
 
     Checks every operation's result, in every thread, forward and backward: slow, for debugging.
+    Recorded steps run as they are meanwhile; a program's own replay() is not looked into.
     """
     watchers = operation.watchers
     watchers.append(_look)
@@ -28,7 +37,9 @@ def nan_check() -> Iterator[None]:
 
 def _look(done: operation.Operation, inputs: Sequence[Tensor], made: Any) -> None:
     outputs = made if isinstance(made, tuple) else (made,)
-    watchers, operation.watchers = operation.watchers, []  # of its own operations there are none
+    if _mine.looking:
+        return
+    _mine.looking = True  # at an operation, and not at those that it takes to look
     try:
         spoiled = [output for output in outputs if _has_nan(output)]
         # What was changed in place is its own input, and cannot be blamed for the NaN that it has.
@@ -38,7 +49,7 @@ def _look(done: operation.Operation, inputs: Sequence[Tensor], made: Any) -> Non
             if all(tensor.storage is not output.storage for output in outputs)
         )
     finally:
-        operation.watchers = watchers
+        _mine.looking = False
     if spoiled and clean:
         shapes = ", ".join(str(tensor.shape) for tensor in inputs)
         raise NaNError(

@@ -54,7 +54,7 @@ def device_bytes(size: int, dtype: DType) -> int:
 
 def as_dtype(dtype: Any) -> DType:
     """One of DTYPES, from anything numpy.dtype takes; DTypeError for what a tensor can't hold."""
-    if dtype in (float, int):  # Python's own: the widths that tensors have
+    if dtype is float or dtype is int:  # Python's own: the widths that tensors have
         return f32 if dtype is float else i32
     try:
         asked = np.dtype(dtype).newbyteorder("=")

@@ -165,6 +165,7 @@ class GpuDevice(Device):
     def overwrite(self, storage: Storage, array: Array) -> None:
         data = array.astype(np.uint32) if array.dtype == bool_ else array
         with self.lock:
+            storage.version += 1
             self.submit()  # a write overtakes work that is only recorded
             if data.nbytes:
                 self.native.queue.write(storage.buffer, data)
@@ -172,6 +173,7 @@ class GpuDevice(Device):
     def assign(self, target: Tensor, source: Tensor) -> None:
         size = device_bytes(target.size, target.dtype)
         with self.lock:
+            target.storage.version += 1
             if size:
                 self.encoder().copy(source.storage.buffer, target.storage.buffer, size)
             if size and self.program is not None:

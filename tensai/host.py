@@ -62,6 +62,7 @@ class HostDevice(Device):
 
     def overwrite(self, storage: HostStorage, array: Array) -> None:
         np.copyto(storage.array.reshape(array.shape), array)
+        storage.version += 1
 
     def assign(self, target: Tensor, source: Tensor) -> None:
         step = functools.partial(self.overwrite, target.storage, self.view(source))

@@ -47,15 +47,27 @@ class Optimizer(ABC):
                 )
             if parameter.dtype != f32:
                 raise DTypeError(f"an optimizer takes float32 parameters, not {parameter.dtype}")
-        if len({id(parameter) for parameter in self.parameters}) < len(self.parameters):
-            raise ValueError("an optimizer was given the same parameter twice")
-        self.lr = _at_least("lr", lr, 0.0)
+        if len({id(parameter.storage) for parameter in self.parameters}) < len(self.parameters):
+            raise ValueError("an optimizer was given the same parameter, or memory, twice")
+        if schedule is not None and not callable(schedule):
+            raise TypeError(f"schedule is a function of the step's number, not {schedule!r}")
+        self.lr = lr
         self.schedule = schedule
         self.steps = 0
+        self._missed = [0] * len(self.parameters)  # steps in which each had no gradient
         self._state: list[dict[str, Tensor]] = [{} for _ in self.parameters]
         # On each device: the learning rate, and the number of the step.
         self._shared: dict[Any, tuple[Tensor, Tensor]] = {}
         self._rate: float | None = None  # that the devices have
+
+    @property
+    def lr(self) -> float:
+        """The learning rate, before the schedule; may be set between steps."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self._lr = _at_least("lr", value, 0.0)
 
     @abstractmethod
     def _update(
@@ -78,27 +90,35 @@ class Optimizer(ABC):
         with no_grad():
             for device in dict.fromkeys(parameter.device for parameter in self.parameters):
                 self._on(device)
-            self._tick()
+            without = [n for n, parameter in enumerate(self.parameters) if parameter.grad is None]
+            self._tick(without)
             recording = next(
                 (p.device.program for p in self.parameters if p.device.program is not None), None
             )
             if recording is not None:
-                recording.call(self._tick)
+                recording.call(lambda: self._tick(without))
             for _, step in self._shared.values():
                 step.add_(1.0)
             for place, parameter in enumerate(self.parameters):
                 if parameter.grad is not None:
                     lr, step = self._shared[parameter.device]
+                    if self._missed[place]:  # it counts its own steps
+                        step = step - float(self._missed[place])
                     self._update(parameter, parameter.grad, self._own(place), lr, step)
 
-    def _tick(self) -> None:
+    def _tick(self, without: list[int]) -> None:
         """What the host does for a step, also for one that is replayed."""
-        rate = self.lr * (1.0 if self.schedule is None else float(self.schedule(self.steps)))
+        factor = 1.0
+        if self.schedule is not None:
+            factor = _at_least("what the schedule gives", self.schedule(self.steps), 0.0)
+        rate = self.lr * factor
         if rate != self._rate:
             for device, (lr, _) in self._shared.items():
                 device.overwrite(lr.storage, np.array(rate, np.float32))
             self._rate = rate
         self.steps += 1
+        for place in without:
+            self._missed[place] += 1
 
     def _on(self, device: Any) -> None:
         """Have the shared numbers on a device."""
@@ -121,40 +141,58 @@ class Optimizer(ABC):
         return state
 
     def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
-        """What is remembered, as host arrays: "step", and for each parameter "PLACE.SLOT"."""
-        made: dict[str, np.ndarray[Any, Any]] = {"step": np.array(self.steps, np.int32)}
+        """What is remembered, as host arrays: "step", and for each parameter "PLACE.SLOT".
+
+        "PLACE.step" counts the steps in which that parameter had a gradient.
+        """
+        made: dict[str, np.ndarray[Any, Any]] = {"step": np.array(self.steps, np.int64)}
         for place, state in enumerate(self._state):
             for name, tensor in state.items():
                 made[f"{place}.{name}"] = tensor.download()
+            if state:
+                made[f"{place}.step"] = np.array(self.steps - self._missed[place], np.int64)
         return made
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what state_dict() gave. Raises ValueError where it does not fit, unchanged."""
-        given = dict(state)
+        given = {str(name): np.asarray(value) for name, value in dict(state).items()}
         if "step" not in given:
             raise ValueError("an optimizer's state has a step; this is not one")
-        steps = int(np.asarray(given.pop("step")).item())
-        made: list[dict[str, Tensor]] = [{} for _ in self.parameters]
-        known = {f"{place}.{name}" for place in range(len(made)) for name in self.slots}
+        steps = _count("step", given.pop("step"))
+        places = range(len(self.parameters))
+        known = {f"{place}.{name}" for place in places for name in (*self.slots, "step")}
         if set(given) - known:
             raise ValueError(
-                f"{type(self).__name__} of {len(made)} parameters has no place for "
+                f"{type(self).__name__} of {len(self.parameters)} parameters has no place for "
                 f"{', '.join(sorted(set(given) - known)[:5])}; is it another optimizer's state?"
             )
+        missed = [steps] * len(self.parameters)
         for place, parameter in enumerate(self.parameters):
-            names = [name for name in self.slots if f"{place}.{name}" in given]
-            if names and len(names) < len(self.slots):
+            names = [name for name in (*self.slots, "step") if f"{place}.{name}" in given]
+            if not names:
+                continue
+            if len(names) <= len(self.slots):
                 raise ValueError(f"the state of parameter {place} is incomplete")
-            for name in names:
-                array = np.asarray(given[f"{place}.{name}"])
+            missed[place] = steps - _count(f"{place}.step", given[f"{place}.step"])
+            for name in self.slots:
+                array = given[f"{place}.{name}"]
                 if array.shape != parameter.shape or array.dtype != parameter.dtype:
                     raise ShapeError(
                         f"the state {place}.{name} is {array.dtype} {array.shape}, but its "
                         f"parameter is {parameter.dtype} {parameter.shape}"
                     )
-                made[place][name] = parameter.device.upload(array)
-        self._state, self.steps = made, steps
-        self._shared.clear()
+        if any(count < 0 for count in missed):
+            raise ValueError("a parameter's steps are more than the optimizer's")
+        # Into the memory that is there: a recorded step works on it.
+        for place, parameter in enumerate(self.parameters):
+            if not self._state[place] and f"{place}.step" not in given:
+                continue
+            for name, held in self._own(place).items():
+                array = given.get(f"{place}.{name}", np.zeros(parameter.shape, np.float32))
+                held.device.overwrite(held.storage, np.ascontiguousarray(array))
+        for device, (_, step) in self._shared.items():
+            device.overwrite(step.storage, np.array(steps, np.float32))
+        self.steps, self._missed = steps, missed
 
 
 class SGD(Optimizer):
@@ -210,7 +248,11 @@ class Adam(Optimizer):
         schedule: Schedule | None = None,
     ) -> None:
         super().__init__(parameters, lr, schedule)
-        self.betas = (float(betas[0]), float(betas[1]))
+        try:
+            beta1, beta2 = betas
+            self.betas = (float(beta1), float(beta2))
+        except (TypeError, ValueError):
+            raise ValueError(f"betas are two numbers, but got {betas!r}") from None
         if any(not 0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas lie from 0 to below 1, but got {betas}")
         self.eps = _at_least("eps", eps, 0.0)
@@ -255,14 +297,16 @@ class AdamW(Adam):
         super().__init__(parameters, lr, betas, eps, weight_decay, schedule)
 
 
-def clip_grad_norm_(parameters: Iterable[Parameter], max_norm: float) -> Tensor:
+def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float) -> Tensor:
     """Scale gradients so that their norm, over all of them, is at most max_norm; returns the norm.
 
     As torch.nn.utils.clip_grad_norm_, in place and without a download. The parameters lie on one
-    device.
+    device. With a max_norm of infinity it only says the norm.
     """
-    _at_least("max_norm", max_norm, 0.0)
-    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not max_norm >= 0:
+        raise ValueError(f"expected max_norm from 0 up, but got {max_norm!r}")
+    given: Any = [parameters] if isinstance(parameters, Parameter) else parameters
+    grads = [parameter.grad for parameter in given if parameter.grad is not None]
     if not grads:
         raise ValueError("no parameter has a gradient; call backward() first")
     if any(grad.device is not grads[0].device for grad in grads):
@@ -271,14 +315,25 @@ def clip_grad_norm_(parameters: Iterable[Parameter], max_norm: float) -> Tensor:
     for grad in grads:
         total = total + grad.astype(f32).square().sum()
     norm: Tensor = total.sqrt()
-    factor = (max_norm / (norm + 1e-6)).minimum(1.0)
-    for grad in grads:
-        grad.scale_(factor)
+    if max_norm < math.inf:
+        factor = (max_norm / (norm + 1e-6)).minimum(1.0)
+        for grad in grads:
+            grad.scale_(factor)
     return norm
 
 
 def _at_least(name: str, value: float, least: float) -> float:
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"expected a number for {name}, but got {value!r}") from None
     if not least <= number < math.inf:
         raise ValueError(f"expected {name} from {least:g} up, but got {value!r}")
     return number
+
+
+def _count(name: str, value: np.ndarray[Any, Any]) -> int:
+    """A number of steps from a state: from 0 to 2^24, up to which float32 counts."""
+    if value.size != 1 or value.dtype.kind not in "iu" or not 0 <= value.item() <= 1 << 24:
+        raise ValueError(f"expected {name} as a whole number from 0 to 2^24, but got {value}")
+    return int(value.item())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import wgpu_native_py as wgpu
 
@@ -25,6 +25,9 @@ class Program:
         self._steps: list[Callable[[], None]] = []
         self._ready = False
         self.fixed_by: str | None = None
+        self.learned: dict[Any, Any] = {}  # parameters that it works on, and their memory
+        # Parameters whose gradients it sets, and whether there must be none before.
+        self.graded: dict[Any, bool] = {}
 
     def __len__(self) -> int:
         """Steps of a replay: dispatches, copies, and what the host computes."""

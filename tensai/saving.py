@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ModelError
+from .errors import DTypeError, ModelError
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -31,16 +31,26 @@ def save(
     """
     arrays: dict[str, Array] = {}
     for name, value in tensors.items():
-        if name.startswith(OPTIMIZER):
-            raise ValueError(f"a tensor's name cannot begin with {OPTIMIZER!r}: {name!r}")
+        if not isinstance(name, str) or name.startswith(OPTIMIZER) or name == "__metadata__":
+            raise ValueError(
+                f'a tensor\'s name is text, not "__metadata__", and does not begin with '
+                f"{OPTIMIZER!r}: {name!r}"
+            )
         array = value.download() if isinstance(value, Tensor) else np.asarray(value)
-        arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+            raise DTypeError(f"{name!r} is of {array.dtype}, which no safetensors file holds")
+        own = array.astype(array.dtype.newbyteorder("="))
+        arrays[name] = np.ascontiguousarray(own).reshape(array.shape)
     if optimizer is not None:
         for name, array in optimizer.state_dict().items():
             arrays[OPTIMIZER + name] = array
+    target = Path(os.path.realpath(path))  # what a link points to
+    if target.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; say a file's name")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder of {path} does not exist")
     data = _safetensors().save(arrays)
-    target = Path(path)
-    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=".tensai-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -83,7 +93,6 @@ def load(
     if into is not None:
         for name, tensor in into.items():
             tensor.device.overwrite(tensor.storage, arrays[name])
-            tensor.storage.version += 1
         return dict(into)
     if device is not None:
         return {name: device.upload(array) for name, array in arrays.items()}
@@ -102,6 +111,8 @@ def _check(path: Any, arrays: Mapping[str, Array], into: Mapping[str, Tensor]) -
             )
         )
     for name, tensor in into.items():
+        if not isinstance(tensor, Tensor):
+            raise DTypeError(f"load() fills tensors, but {name} is a {type(tensor).__name__}")
         array = arrays[name]
         if array.shape != tensor.shape or array.dtype != tensor.dtype:
             raise ModelError(
@@ -116,6 +127,8 @@ def _read(path: Path) -> dict[str, Array]:
     data = path.read_bytes()
     try:
         found: dict[str, Array] = library.load(data)
+    except KeyError as error:  # a dtype that NumPy lacks
+        raise ModelError(f"{path} holds tensors of {error}, which NumPy has no dtype for") from None
     except Exception as error:  # the library's own, and what NumPy says of odd headers
         raise ModelError(f"{path} is no safetensors file, or damaged: {error}") from error
     return found

@@ -309,6 +309,10 @@ def test_bad_labels(dev: tensai.Device) -> None:
         cross_entropy(scores, [0.5, 1])
     with pytest.raises(ShapeError, match="labels of shape"):
         cross_entropy(scores, [0, 1, 2])
+    for loss in (cross_entropy, mse_loss):
+        with pytest.raises(DTypeError, match="as a tensor"):
+            loss(np.zeros((2, 3)), [0, 1])  # type: ignore[arg-type]
+    assert np.isnan(float(cross_entropy(dev.zeros((0, 5)), [])))
     with pytest.raises(ShapeError, match="target of shape"):
         mse_loss(scores, np.zeros(3))
     on_device = dev.upload(np.array([0, 3], np.int32))
@@ -328,6 +332,54 @@ def test_nan_check_names_the_first_operation(dev: tensai.Device) -> None:
     with pytest.raises(NaNError, match="made NaN"), tensai.debug.nan_check():
         loss.backward()  # 0 / 0
     assert np.isnan((w.sqrt() + 1).sum().item())  # no longer watched
+
+
+def test_nan_check_in_several_threads(dev: tensai.Device) -> None:
+    caught: list[int] = []
+
+    def clean() -> None:
+        for _ in range(40):
+            with tensai.debug.nan_check():
+                dev.ones(3) + 1
+
+    def spoiled() -> None:
+        for number in range(40):
+            try:
+                with tensai.debug.nan_check():
+                    dev.full(3, -1.0).log()
+            except NaNError:
+                caught.append(number)
+
+    threads = [threading.Thread(target=work) for work in (clean, clean, spoiled)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert caught == list(range(40))
+
+
+def test_threads_that_share_a_parameter(dev: tensai.Device) -> None:
+    w = parameter(dev, 1, 1)
+
+    def work() -> None:
+        for _ in range(20):
+            (w * 1.0).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert grad(w) == [120, 120]
+
+
+def test_special_powers(dev: tensai.Device) -> None:
+    x = parameter(dev, 0, 2, -1)
+    (x**0).sum().backward()
+    assert grad(x) == [0, 0, 0]
+    x.grad = None
+    (x**1 + x**2).sum().backward()
+    assert grad(x) == [1, 5, -1]
 
 
 def test_threads_with_graphs_of_their_own(dev: tensai.Device) -> None:

@@ -141,6 +141,8 @@ WRONG_DTYPES: dict[str, Use] = {
     "embed by bools": lambda dev, t: dev.embed(t(f32)[None], t(bool)),
     "embed of bools": lambda dev, t: dev.embed(t(bool)[None], t(i32)),
     "astype float64": lambda dev, t: t(f32).astype(np.float64),
+    "astype a dtype": lambda dev, t: t(f32).astype(np.dtype(np.float64)),
+    "astype int64": lambda dev, t: t(f32).astype(np.dtype(np.int64)),
     "astype nonsense": lambda dev, t: t(f32).astype("nonsense"),
     "zeros complex": lambda dev, t: dev.zeros(3, dtype=np.complex64),
     "empty int64": lambda dev, t: dev.empty(3, dtype=np.int64),

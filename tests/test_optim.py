@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,14 @@ import torch
 
 import tensai
 from tensai.autograd import Parameter, cross_entropy, no_grad, recorded
-from tensai.errors import DTypeError, ModelError, ShapeError
+from tensai.errors import (
+    DeviceMismatchError,
+    DTypeError,
+    ModelError,
+    NaNError,
+    ShapeError,
+    TensorFreedError,
+)
 from tensai.optim import SGD, Adam, AdamW, Optimizer, clip_grad_norm_
 
 pytestmark = pytest.mark.usefixtures("still_works")
@@ -126,13 +134,29 @@ def test_bad_arguments(dev: tensai.Device) -> None:
         SGD([dev.ones(3)])  # type: ignore[list-item]
     with pytest.raises(DTypeError, match="float32 parameters"):
         SGD([Parameter(dev.ones(3, np.float16))])
-    with pytest.raises(ValueError, match="same parameter twice"):
+    with pytest.raises(ValueError, match="twice"):
         SGD([w, w])
     for options in ({"lr": -1.0}, {"lr": float("nan")}, {"momentum": -0.1}, {"nesterov": True}):
         with pytest.raises(ValueError):
             SGD([w], **options)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="betas"):
-        Adam([w], betas=(0.9, 1.0))
+    wrong: list[Any] = [(0.9, 1.0), (0.9,), 0.9, (0.9, 0.99, 0.5), None]
+    for betas in wrong:
+        with pytest.raises(ValueError, match="betas"):
+            Adam([w], betas=betas)
+    with pytest.raises(ValueError, match="twice"):
+        SGD([w, Parameter(w)])  # the same memory
+    with pytest.raises(TypeError, match="schedule"):
+        SGD([w], schedule=3)  # type: ignore[arg-type]
+    optimizer = SGD([w], schedule=lambda step: float("nan"))
+    w.sum().backward()
+    with pytest.raises(ValueError, match="schedule"):
+        optimizer.step()
+    for lr in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="lr"):
+            optimizer.lr = lr
+    with pytest.raises(TypeError, match="number"):
+        optimizer.lr = None  # type: ignore[assignment]
+    assert w.tolist() == [1, 1, 1]
 
 
 def test_moving_in_the_middle_changes_nothing(gpu: tensai.Device, cpu: tensai.Device) -> None:
@@ -225,9 +249,41 @@ def test_what_does_not_fit_changes_nothing(dev: tensai.Device, tmp_path: Path) -
     with pytest.raises(ValueError, match="not one"):
         optimizer.load_state_dict({"0.m": START})
     with pytest.raises(ShapeError):
-        optimizer.load_state_dict({"step": 1, "0.m": START[:2], "0.v": START})
+        optimizer.load_state_dict({"step": 1, "0.step": 1, "0.m": START[:2], "0.v": START})
     with pytest.raises(ValueError, match="incomplete"):
-        optimizer.load_state_dict({"step": 1, "0.m": START})
+        optimizer.load_state_dict({"step": 1, "0.m": START, "0.v": START})
+    for steps in (-1, 2.7, 1 << 40, None, "1"):
+        with pytest.raises(ValueError, match="whole number"):
+            optimizer.load_state_dict({"step": steps})
+    with pytest.raises(ValueError, match="more than the optimizer"):
+        optimizer.load_state_dict({"step": 1, "0.step": 2, "0.m": START, "0.v": START})
+
+
+def test_what_cannot_be_saved(dev: tensai.Device, tmp_path: Path) -> None:
+    path = tmp_path / "t.safetensors"
+    for name, value in (("__metadata__", 1.0), ("optimizer.m", 1.0), (3, 1.0)):
+        with pytest.raises(ValueError, match="name"):
+            tensai.save(path, {name: value})  # type: ignore[dict-item]
+    for value in (None, "text", 1j, np.datetime64("2020-01-01"), np.zeros(2, "i4,f4")):
+        with pytest.raises(DTypeError, match="'odd'"):
+            tensai.save(path, {"odd": value})
+    with pytest.raises(IsADirectoryError, match="folder"):
+        tensai.save(tmp_path, {"w": 1.0})
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        tensai.save(tmp_path / "none" / "t", {"w": 1.0})
+    assert not os.listdir(tmp_path)
+    swapped = np.arange(3, dtype=">f4")
+    tensai.save(path, {"w": swapped, "wide": np.arange(3.0)})
+    assert tensai.load(path)["w"].tolist() == [0, 1, 2]
+    assert tensai.load(path)["wide"].dtype == np.float64
+    link = tmp_path / "latest"
+    link.symlink_to(path)
+    tensai.save(link, {"w": np.float32(5)})
+    assert link.is_symlink() and tensai.load(path)["w"] == 5
+    with pytest.raises(DTypeError, match="fills tensors"):
+        tensai.load(path, {"w": np.zeros(())})  # type: ignore[dict-item]
+    named = tmp_path / ("n" * 250)
+    tensai.save(named, {"w": 1.0})
 
 
 def test_damaged_files(dev: tensai.Device, tmp_path: Path) -> None:
@@ -386,6 +442,157 @@ def test_a_step_that_raises_is_recorded_later(dev: tensai.Device) -> None:
             assert float(step(x, labels)) == float(plain.step(x, labels))
     same(plain, kept)
     assert kept.calls == 3
+
+
+def test_a_state_loaded_between_replays_counts(dev: tensai.Device) -> None:
+    """Back to a checkpoint, with another learning rate: the recorded step goes on from there."""
+    plain, kept = Run(dev), Run(dev)
+    step = recorded(kept.step)
+    data = batches(dev, 8)
+    for run, one in ((plain, plain.step), (kept, step)):
+        for x, labels in data[:4]:
+            one(x, labels)
+        state, arrays = run.optimizer.state_dict(), run.arrays()
+        for x, labels in data[4:]:
+            one(x, labels)
+        run.optimizer.load_state_dict(state)
+        with no_grad():
+            for parameter, array in zip(run.w, arrays, strict=True):
+                parameter.scale_(0).add_(array)
+        run.optimizer.lr = 0.005
+        for x, labels in data[4:]:
+            one(x, labels)
+    assert kept.calls == 2
+    same(plain, kept)
+
+
+def test_gradients_that_a_recorded_step_leaves(dev: tensai.Device) -> None:
+    """Cleared outside, added up over calls, and over two shapes: as when it is not recorded."""
+
+    def gradients(run: Run, x: Any, labels: Any) -> Any:
+        w1, b1, w2, b2 = run.w
+        loss = cross_entropy((x @ w1 + b1).gelu() @ w2 + b2, labels)
+        loss.backward()
+        run.calls += 1
+        return loss
+
+    for pattern in ("cleared", "added", "shapes"):
+        plain, kept = Run(dev), Run(dev)
+        step = recorded(lambda x, y, run=kept: gradients(run, x, y))
+        for number, (x, labels) in enumerate(batches(dev, 8)):
+            for run, one in ((plain, lambda x, y, run=plain: gradients(run, x, y)), (kept, step)):
+                if pattern != "added" or number % 3 == 0:
+                    run.optimizer.zero_grad()
+                one(x, labels)
+                if pattern == "shapes":
+                    one(x[:4], labels[:4])
+                if pattern != "added" or number % 3 == 2:
+                    run.optimizer.step()
+        same(plain, kept)
+        assert kept.calls == (2 if pattern == "cleared" else kept.calls)
+
+
+def test_parameters_that_moved_or_went(gpu: tensai.Device, cpu: tensai.Device) -> None:
+    w = Parameter(gpu.ones(2))
+    optimizer = SGD([w], lr=0.1)
+    x = gpu.ones(2)
+
+    @recorded
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (x * w - 3).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    expected = 1.0
+    for number in range(12):
+        if number == 5:
+            w.to_(cpu)
+            with pytest.raises(DeviceMismatchError):
+                step(x)
+            w.to_(gpu)
+        loss = float(step(x))
+        assert loss == pytest.approx(2 * (expected - 3) ** 2, rel=1e-5)
+        expected -= 0.1 * 2 * (expected - 3)
+        assert w.tolist() == pytest.approx([expected] * 2, rel=1e-5)
+    with pytest.raises(DeviceMismatchError):
+        step(cpu.ones(2))
+    w.free()
+    with pytest.raises(TensorFreedError):
+        step(x)
+
+
+def test_arguments_that_no_recording_follows(dev: tensai.Device) -> None:
+    w = Parameter(dev.upload(np.float32([1, 2])))
+    x = dev.ones(2)
+
+    @recorded
+    def step(x: Any, scale: Any = 1.0, extra: Any = None) -> Any:
+        total = (x * w * scale).sum()
+        return {"total": total, "both": [total, x]}
+
+    for number in range(5):
+        assert float(step(x, 2.0)["total"]) == 6
+        assert float(step(x, scale=3.0)["total"]) == 9
+        assert float(step(x, 1.0, [number])["both"][0]) == 3
+        assert float(step(w, 1.0)["total"]) == 5
+    seen = [step(x * float(number))["both"][0] for number in range(5)]
+    assert [float(one) for one in seen] == [0, 3, 6, 9, 12]  # copies, also in lists and dicts
+
+
+def test_nan_check_looks_into_recorded_steps(dev: tensai.Device) -> None:
+    w = Parameter(dev.ones(2))
+    step = recorded(lambda x: (x * w).log().sum())
+    for _ in range(4):
+        step(dev.ones(2))
+    with tensai.debug.nan_check(), pytest.raises(NaNError, match="log made NaN"):
+        step(dev.full(2, -1.0))
+
+
+def test_threads_in_one_recorded_step(dev: tensai.Device) -> None:
+    w = Parameter(dev.ones(3))
+    step = recorded(lambda x: (x * w).sum())
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            value = float(step(dev.full(3, float(number))))
+            if value != 3 * number:
+                wrong.append((number, value))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_each_parameter_counts_its_own_steps(dev: tensai.Device, tmp_path: Path) -> None:
+    """As in PyTorch: one that had no gradient for a while starts its moments when it has one."""
+    arrays = RNG.normal(0, 1, (2, 7)).astype(np.float32)
+    grads = RNG.normal(0, 1, (9, 2, 7)).astype(np.float32)
+    mine = [Parameter(dev.upload(array)) for array in arrays]
+    other = [torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in arrays]
+    ours, theirs = (
+        Adam(mine, lr=0.1, weight_decay=0.1),
+        torch.optim.Adam(other, lr=0.1, weight_decay=0.1),
+    )
+    for number, pair in enumerate(grads):
+        if number == 6:  # also when it is resumed
+            tensai.save(tmp_path / "s", {"p": mine[0], "q": mine[1]}, ours)
+            mine = [Parameter(dev.zeros(7)) for _ in mine]
+            ours = Adam(mine, lr=0.1, weight_decay=0.1)
+            tensai.load(tmp_path / "s", {"p": mine[0], "q": mine[1]}, ours)
+        for place, (w, p) in enumerate(zip(mine, other, strict=True)):
+            present = place == 0 or number in (3, 4, 7, 8)
+            w.grad = dev.upload(pair[place]) if present else None
+            p.grad = torch.tensor(pair[place], dtype=torch.float64) if present else None
+        ours.step()
+        theirs.step()
+    for w, p in zip(mine, other, strict=True):
+        np.testing.assert_allclose(w.download(), p.detach().numpy(), atol=2e-6)
 
 
 def test_evaluation_between_replays(dev: tensai.Device) -> None:

@@ -13,6 +13,7 @@ from ..tensor import Tensor
 
 def mse_loss(prediction: Tensor, target: Any) -> Tensor:
     """The mean of (prediction - target)^2, 0-d; target is a tensor or array of the same shape."""
+    _tensor("mse_loss", "prediction", prediction)
     target = prediction.device.operand(target, prediction)
     if target.shape != prediction.shape:
         raise ShapeError(
@@ -28,11 +29,13 @@ def cross_entropy(logits: Tensor, labels: Any) -> Tensor:
     logits (..., classes), labels integers (...). Labels from the host are checked and raise
     IndexError when out of range; those that are a tensor already make the loss NaN there.
     """
+    _tensor("cross_entropy", "logits", logits)
     if not logits.ndim:
         raise ShapeError("[cross_entropy] expected logits (..., classes), but got a 0-d tensor")
     classes = logits.shape[-1]
     if not isinstance(labels, Tensor):
         array = np.asarray(labels)
+        array = array.astype(np.int32) if array.size == 0 else array
         if array.dtype.kind not in "iu":
             raise DTypeError(f"[cross_entropy] expected integer labels, but got {array.dtype}")
         if array.size and (array.min() < 0 or array.max() >= classes):
@@ -46,3 +49,11 @@ def cross_entropy(logits: Tensor, labels: Any) -> Tensor:
     losses, _ = ops.cross_entropy_rows(logits.reshape(-1, classes), labels.reshape(labels.size))
     loss: Tensor = losses.mean()
     return loss
+
+
+def _tensor(name: str, what: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise DTypeError(
+            f"[{name}] expected {what} as a tensor (device.upload(array)), not a "
+            f"{type(value).__name__}"
+        )

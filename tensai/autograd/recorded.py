@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import operation
 from ..dtypes import host_array
 from ..operation import Spec
 from ..program import Program
@@ -26,7 +28,40 @@ class _Step:
         self.runs = 0
         self.program: Program | None = None
         self.inputs: list[Tensor] = []
+        self.grads: dict[Any, Tensor | None] = {}  # that it leaves
         self.result: Any = None
+
+    def record(self, function: Callable[..., Any], device: Any, given: Sequence[Any]) -> Any:
+        """Run the function for the second time, and keep what it did if that can be repeated."""
+        inputs = [device.upload(value) for value in given if _moving(value)]
+        waiting = iter(inputs)
+        own = [next(waiting) if _moving(value) else value for value in given]
+        with device.record() as program:
+            result = _plain(function(*own))
+        self.runs = 2
+        if program.fixed_by is not None:
+            name = getattr(function, "__name__", "a step")
+            logger.info("%s is not replayed: %s", name, program.fixed_by)
+            self.runs = -1
+            return result
+        self.program, self.inputs, self.result = program, inputs, result
+        self.grads = {parameter: parameter.grad for parameter in program.graded}
+        return _copied(result)
+
+    def replay(self, given: Sequence[Any]) -> Any:
+        """Do again what was recorded."""
+        program = self.program
+        assert program is not None
+        device: Any = program.device
+        for target, value in zip(self.inputs, filter(_moving, given), strict=True):
+            if isinstance(value, Tensor):
+                device.assign(target, value)
+            else:
+                device.overwrite(target.storage, value)
+        program.replay()
+        for parameter, grad in self.grads.items():
+            parameter.grad = grad
+        return _copied(self.result)
 
 
 def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,55 +75,61 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
             optimizer.step()
             return loss
 
-    It takes tensors or arrays, at least one tensor on first use, and returns a tensor, a tuple of
-    them or None. For each combination of shapes it runs once as it is, once more while it is
-    recorded, and is then replayed, with the Python in it no longer run: it costs a dispatch's
-    time each instead of an operation's. What it returns is a copy, without a part in gradients.
-    Numbers inside are those of the recording. Where something in it happens on the host (a
-    download such as float(loss), an upload, a gradient added to one from before the step), it
-    goes on running as it is, which one line in the log says.
+    It takes tensors or arrays, at least one tensor, and returns a tensor, or a tuple, list or dict
+    of them, or None. For each combination of shapes it runs once as it is, once more while it is
+    recorded, and is then replayed, with the Python in it no longer run: it costs a dispatch's time
+    each instead of an operation's. What it returns is a copy, without a part in gradients;
+    gradients that it leaves in `.grad` are its own memory, which the next call writes again.
+    Numbers inside are those of the recording.
+
+    It runs as it is where a replay would not do the same: where something in it happens on the
+    host (a download such as float(loss), an upload), where it adds to gradients from before the
+    call, where arguments are parameters, named, or cannot be told apart, and under nan_check().
+    A parameter that has moved to another device has it recorded again.
     """
     steps: dict[Any, _Step] = {}
+    lock = threading.RLock()
 
     @functools.wraps(function)
-    def run(*args: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         device = next((value.device for value in args if isinstance(value, Tensor)), None)
-        if device is None or device.program is not None:
+        plain = all(
+            type(value) is Tensor and value.device is device
+            for value in args
+            if isinstance(value, Tensor)
+        )
+        if device is None or not plain or kwargs or device.program or operation.watchers:
+            return function(*args, **kwargs)
+        given = [host_array(value) if isinstance(value, np.ndarray) else value for value in args]
+        key = (device, *map(_key, given))
+        try:
+            hash(key)
+        except TypeError:
             return function(*args)
-        given = [_array(value) for value in args]
-        key = (device, *(_key(value) for value in given))
-        step = steps.get(key)
-        if step is None:
-            if len(steps) >= KEPT:
-                steps.pop(next(iter(steps)))
-            step = steps[key] = _Step()
-        if step.runs >= 0:
-            step.runs += 1
-        if step.program is not None:
-            _fill(device, step.inputs, given)
-            step.program.replay()
-            return _copied(step.result)
-        if step.runs != 2:
+        with lock:
+            step = steps.get(key)
+            if step is None:
+                if len(steps) >= KEPT:
+                    steps.pop(next(iter(steps)))
+                step = steps[key] = _Step()
+            program = step.program
+            if program is not None and any(
+                parameter._storage is not memory for parameter, memory in program.learned.items()
+            ):
+                steps[key] = step = _Step()
+                program = None
+            if program is not None:
+                if not any(p.grad is not None for p, none in program.graded.items() if none):
+                    return step.replay(given)
+            elif step.runs == 1:
+                return step.record(function, device, given)
+            elif step.runs == 0:
+                result = _plain(function(*given))
+                step.runs = 1
+                return result
             return _plain(function(*given))
-        step.inputs = [device.upload(value) for value in given if _moving(value)]
-        waiting = iter(step.inputs)
-        own = [next(waiting) if _moving(value) else value for value in given]
-        step.runs = 1  # if it raises, the next call records
-        with device.record() as program:
-            step.result = _plain(function(*own))
-        step.runs = 2
-        if program.fixed_by is None:
-            step.program = program
-            return _copied(step.result)
-        logger.info("%s is not replayed: %s", getattr(function, "__name__", "?"), program.fixed_by)
-        result, step.result, step.inputs, step.runs = step.result, None, [], -1
-        return result
 
     return run
-
-
-def _array(value: Any) -> Any:
-    return host_array(value) if isinstance(value, np.ndarray) else value
 
 
 def _moving(value: Any) -> bool:
@@ -96,24 +137,25 @@ def _moving(value: Any) -> bool:
 
 
 def _key(value: Any) -> Any:
-    return Spec(tuple(value.shape), value.dtype) if _moving(value) else (type(value), value)
+    return (
+        Spec(tuple(value.shape), value.dtype)
+        if _moving(value)
+        else (type(value), value, repr(value))
+    )
 
 
-def _fill(device: Any, inputs: Sequence[Tensor], given: Sequence[Any]) -> None:
-    for target, value in zip(inputs, filter(_moving, given), strict=True):
-        if isinstance(value, Tensor):
-            device.assign(target, value)
-        else:
-            device.overwrite(target.storage, value)
+def _each(function: Callable[[Tensor], Any], result: Any) -> Any:
+    """A result with something done to each of its tensors."""
+    if type(result) in (tuple, list):
+        return type(result)(_each(function, value) for value in result)
+    if isinstance(result, dict):
+        return {key: _each(function, value) for key, value in result.items()}
+    return function(result) if isinstance(result, Tensor) else result
 
 
 def _plain(result: Any) -> Any:
-    if isinstance(result, tuple):
-        return tuple(_plain(value) for value in result)
-    return result.detach() if isinstance(result, Tensor) else result
+    return _each(lambda tensor: tensor.detach(), result)
 
 
 def _copied(result: Any) -> Any:
-    if isinstance(result, tuple):
-        return tuple(_copied(value) for value in result)
-    return result.copy() if isinstance(result, Tensor) else result
+    return _each(lambda tensor: tensor.copy(), result)

@@ -131,20 +131,29 @@ class Parameter(Variable):
                 raise DTypeError(f"a gradient is a tensor or None, not a {type(value).__name__}")
             if value.shape != self.shape:
                 raise ShapeError(f"a gradient has its parameter's shape {self.shape}")
+            if value.dtype != self.dtype:
+                raise DTypeError(f"a gradient has its parameter's dtype {self.dtype}")
             if value.device is not self.device:
                 raise DeviceMismatchError(
-                    f"a gradient lies on its parameter's device, {self.device.name}"
+                    f"a gradient lies on its parameter's device, which is {self.device.name} now, "
+                    f"not on {value.device.name}"
                 )
             value = value.detach()
+        program = self.device.program
+        if program is not None:
+            program.graded.setdefault(self, False)
         self._grad = value
-        self._grad_program = self.device.program
+        self._grad_program = program
 
     def add_grad(self, grad: Tensor) -> None:
         """Add to what is there."""
-        program = self.device.program
-        if self._grad is not None and program is not None and program is not self._grad_program:
-            program.fixed("it added to a gradient from before; set it to None inside the step")
-        self.grad = grad if self._grad is None else self._grad + grad
+        with self.device.lock:  # other threads may walk back to it as well
+            program, before = self.device.program, self._grad
+            if program is not None and before is None:
+                program.graded.setdefault(self, True)
+            elif program is not None and program is not self._grad_program:
+                program.fixed("it added to a gradient from before; set it to None inside the step")
+            self.grad = grad if before is None else before + grad
 
     def to_(self, device: Any) -> Parameter:
         """Move to another device, with the gradient; returns self."""
@@ -163,6 +172,10 @@ def _call(operation: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     """An operation of which some tensors are variables."""
     given = {**dict(zip(operation.signature.parameters, args, strict=False)), **kwargs}
     tracked = {name: value for name, value in given.items() if isinstance(value, Variable)}
+    for value in tracked.values():
+        program = value.device.program
+        if program is not None and isinstance(value, Parameter):
+            program.learned[value] = value.storage
     plain = [value.data if isinstance(value, Variable) else value for value in args]
     named = {
         name: value.data if isinstance(value, Variable) else value for name, value in kwargs.items()

@@ -88,7 +88,7 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 def _activation(operation: str, name: str) -> tuple[Callable[..., Any], str]:
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(
             f"[{operation}] expected one of {', '.join(ACTIVATIONS)}, but got {name!r}"
         )

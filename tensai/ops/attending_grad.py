@@ -112,6 +112,7 @@ def attention_grad(
     Raises ShapeError for shapes and numbers that do not fit, DTypeError for other dtypes.
     """
     length = length_tensor("attention_grad", q, k, v, kv_length)
+    q, k, v = (length.device.operand(given, length) for given in (q, k, v))
     found = attend_grad(
         q, k, v, grad, length, mask, heads, kv_heads, causal, scale, window, softcap
     )

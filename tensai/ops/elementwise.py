@@ -266,7 +266,8 @@ power = binary(
     typed("power_f32(a, b)", "power_i32(a, b)", "power_u32(a, b)"),
     reference.power,
     {
-        "a": lambda grad, a, b: grad * b * a ** (b - 1.0),
+        # A power of 0 is 1 everywhere, also at 0.
+        "a": lambda grad, a, b: grad * grad.device.where(b == 0, 0.0, b * a ** (b - 1.0)),
         # 0 ** b is 0 for every b > 0, so nothing follows from b there.
         "b": lambda grad, a, b, out: grad * grad.device.where(a == 0, 0.0, out * a.log()),
     },

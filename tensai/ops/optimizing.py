@@ -91,6 +91,9 @@ def adam_update(
 ) -> Result:
     """A step of Adam on x, with its moments, in place."""
     _alike("adam_step_", x, grad, m, v)
+    for name, beta in (("beta1", beta1), ("beta2", beta2)):
+        if not 0 <= beta < 1:
+            raise ValueError(f"[adam_step_] expected {name} from 0 to below 1, but got {beta}")
     _numbers("adam_step_", lr, step)
     return Result((), (f32,) * 6)
 
@@ -116,6 +119,8 @@ def adam_step_(
     lr * weight_decay first (AdamW, Loshchilov and Hutter, 2017), or with decoupled=False is added
     to the gradient as weight_decay * x.
     """
+    if not isinstance(step, Tensor) and step < 1:
+        raise ValueError(f"[adam_step_] expected a step from 1 up, but got {step}")
     rate, count = (
         value if isinstance(value, Tensor) else x.device.constant(float(value), f32)
         for value in (lr, step)
