@@ -260,6 +260,9 @@ class Operation:
         }
         self.writes = tuple(writes)
         self.gradients = Gradient.table(gradients or {})
+        self.differentiable = frozenset(
+            name for gradient in self.gradients for name in gradient.inputs
+        )
 
     def __repr__(self) -> str:
         return f"<operation {self.name}{self.signature}>"

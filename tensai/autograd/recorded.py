@@ -25,7 +25,7 @@ class _Step:
     """A function for one combination of shapes: how often it ran, and its program."""
 
     def __init__(self) -> None:
-        self.runs = 0
+        self.runs = 0  # as it is: once before it is recorded; -1: it is never recorded again
         self.program: Program | None = None
         self.inputs: list[Tensor] = []
         self.grads: dict[Any, Tensor | None] = {}  # that it leaves
@@ -38,7 +38,6 @@ class _Step:
         own = [next(waiting) if _moving(value) else value for value in given]
         with device.record() as program:
             result = _plain(function(*own))
-        self.runs = 2
         if program.fixed_by is not None:
             name = getattr(function, "__name__", "a step")
             logger.info("%s is not replayed: %s", name, program.fixed_by)

@@ -64,19 +64,17 @@ class Node:
     results that it came from or the parameter that it is, and its spec.
     """
 
-    __slots__ = ("count", "device", "edges", "gradients", "name", "number", "saved")
+    __slots__ = ("count", "edges", "gradients", "name", "number", "saved")
 
     def __init__(
         self,
         name: str,
-        device: Any,
         gradients: Sequence[Gradient],
         edges: Mapping[str, tuple[Node | Tensor, int, Spec]],
         saved: dict[str, Any] | None,
         count: int,
     ) -> None:
         self.name = name
-        self.device = device
         self.number = next(_numbers)
         self.gradients = gradients
         self.edges = edges

@@ -183,31 +183,22 @@ def _call(operation: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     if not mode.enabled:
         made = operation(*plain, **named)
         return _as_given(operation, given, made) if operation.writes else made
-    known = {name for gradient in operation.gradients for name in gradient.inputs}
-    if operation.writes:
-        _refuse_in_place(operation, tracked, known)
+    unknown = sorted(set(tracked) - operation.differentiable)
+    if operation.writes and unknown:
+        raise GradientError(
+            f"{operation.name} would change a tensor in place where gradients are recorded; do it "
+            "inside no_grad(), or use the operation that makes a new tensor"
+        )
     made = operation(*plain, **named)
     outputs = made if isinstance(made, tuple) else (made,)
     if all(output.dtype.kind != "f" for output in outputs):
         return made
-    unknown = sorted(set(tracked) - known)
     if unknown:
         raise GradientError(
             f"{operation.name} has no gradient for {', '.join(unknown)}; use detach() or no_grad() "
             "where none is needed"
         )
     return _record(operation.name, operation.gradients, {**operation.defaults, **given}, made)
-
-
-def _refuse_in_place(operation: Operation, tracked: Mapping[str, Any], known: set[str]) -> None:
-    if not set(operation.writes) & set(tracked) and set(tracked) <= known:
-        return
-    if operation.name == "put_":  # of a tensor that concat made itself
-        return
-    raise GradientError(
-        f"{operation.name} would change a tensor in place where gradients are recorded; do it "
-        "inside no_grad(), or use the operation that makes a new tensor"
-    )
 
 
 def _as_given(operation: Operation, given: Mapping[str, Any], made: Any) -> Any:
@@ -243,6 +234,6 @@ def _record(name: str, gradients: Sequence[Gradient], given: Mapping[str, Any], 
                     saved[want] = Saved(value.data if isinstance(value, Variable) else value)
                 else:
                     saved[want] = value
-    node = Node(name, outputs[0].device, needed, edges, saved, len(outputs))
+    node = Node(name, needed, edges, saved, len(outputs))
     variables = tuple(Variable(output, node, place) for place, output in enumerate(outputs))
     return variables if isinstance(made, tuple) else variables[0]
