@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import secrets
 import sys
 import time
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import tensai
+from wgpu_native_py.paths import replacing
 
 from .errors import TensaiError
 from .models import SentenceEncoder
@@ -92,15 +91,11 @@ def read_lines(path: Path) -> list[str]:
 
 def save(path: Path, array: Array) -> None:
     """Write a .npy file, which appears under its name once it is complete."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("xb") as file:
+        with replacing(path) as part, part.open("xb") as file:
             np.save(file, array)
-        os.replace(part, path)
     except OSError as error:
         raise ValueError(f"{path} can't be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from wgpu_native_py.paths import replacing
 
 from .errors import DTypeError, ModelError
 from .tensor import Tensor
@@ -50,17 +51,10 @@ def save(
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder of {path} does not exist")
     data = _safetensors().save(arrays)
-    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=".tensai-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o666 & ~_umask())
-        os.replace(beside, target)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    with replacing(target) as part, part.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def load(
@@ -142,9 +136,3 @@ def _safetensors() -> Any:
             "saving and loading needs safetensors: pip install tensai[models]"
         ) from None
     return safetensors.numpy
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

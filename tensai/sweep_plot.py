@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
+
+from wgpu_native_py.paths import replacing
 
 from .crossover import Row
 
@@ -63,14 +63,11 @@ def draw(path: Path, title: str, rows: list[Row], crossover: float | None) -> No
     names.xaxis.set_minor_locator(NullLocator())
     figure.suptitle(title, fontsize="medium", wrap=True)
 
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        figure.savefig(part, format=_kind(path))
-        os.replace(part, path)
+        with replacing(path) as part:
+            figure.savefig(part, format=_kind(path))
     except OSError as error:
         raise ValueError(f"{path} can't be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _kind(path: Path) -> str:

@@ -5,18 +5,15 @@ One small file in the cache folder for each combination of adapter, driver and l
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wgpu_native_py.errors import WgpuError
-from wgpu_native_py.paths import cache_dir
+from wgpu_native_py.paths import cache_dir, replacing
 
 if TYPE_CHECKING:
     from .device import Device
@@ -62,15 +59,8 @@ def save_threshold(device: Device, threshold: float) -> Path:
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(kept, file)
-            os.replace(temporary, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        with replacing(path) as part:
+            part.write_text(json.dumps(kept), encoding="utf-8")
     except OSError as error:
         raise ValueError(
             f"the threshold can't be kept in {path}: {error.strerror or error}; set "

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from typing import TYPE_CHECKING
 
-from wgpu_native_py.paths import cache_dir
+from wgpu_native_py.paths import cache_dir, replacing
 
 from .version import __version__
 
@@ -47,15 +44,8 @@ class VerdictStore:
         merged = {**self._read(), **self._known}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._path.parent, suffix=".tmp")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(merged, file)
-                os.replace(temporary, self._path)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            with replacing(self._path) as part:
+                part.write_text(json.dumps(merged), encoding="utf-8")
         except OSError as error:
             logger.debug("verdicts could not be kept in %s: %s", self._path, error)
 

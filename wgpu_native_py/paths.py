@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import WgpuError
@@ -37,6 +40,17 @@ def _home() -> Path:
         raise WgpuError(
             "this user has no home folder to keep a cache in; set TENSAI_CACHE_DIR to a folder"
         ) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to be written, which takes its place at the end; gone if that raises."""
+    part = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def library_dir(api: str, root: str | os.PathLike[str] | None = None) -> Path:
