@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import ops
+from . import ops, rules
 from .dtypes import DType, as_dtype, f32, host_array, i32, u32
-from .errors import DeviceLostError, DTypeError, ShapeError
+from .errors import DeviceLostError, ShapeError
 from .operation import Operation, Result, Spec
 from .program import Program
 from .quantized import QuantizedTensor, upload_packed, upload_quantized
@@ -269,14 +269,7 @@ class Device(ABC):
         """Indices as a tensor; those from the host must be integers from 0 to below `rows`."""
         if isinstance(indices, Tensor):
             return indices
-        array = np.asarray(indices)
-        if array.size == 0:
-            array = array.astype(np.int32)
-        if array.dtype.kind not in "iu":
-            raise DTypeError(f"[{name}] expected integer indices, but got {array.dtype}")
-        if array.size and (array.min() < 0 or array.max() >= rows):
-            worst = array.max() if array.max() >= rows else array.min()
-            raise IndexError(f"[{name}] index {worst} is out of range for {rows} rows")
+        array = rules.host_indices(name, indices, rows, f"{rows} rows")
         return self.upload(array)
 
     def concat(self, tensors: Sequence[Any], axis: int = 0) -> Tensor:

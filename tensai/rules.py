@@ -48,6 +48,25 @@ def integer(name: str, what: str, value: Any) -> int:
     return int(value)
 
 
+def host_indices(
+    name: str, values: Any, length: int, of: str, what: str = "index", least: int = 0
+) -> np.ndarray[Any, Any]:
+    """Integers from `least` to below `length`, from anything numpy.asarray takes.
+
+    DTypeError for others, IndexError out of range; `what` they are and what they count, `of`, are
+    for the message.
+    """
+    array = np.asarray(values)
+    array = array.astype(np.int32) if array.size == 0 else array
+    if array.dtype.kind not in "iu":
+        kinds = "integer indices" if what == "index" else f"integer {what}s"
+        raise DTypeError(f"[{name}] expected {kinds}, but got {array.dtype}")
+    if array.size and (array.min() < least or array.max() >= length):
+        worst = array.max() if array.max() >= length else array.min()
+        raise IndexError(f"[{name}] {what} {worst} is out of range for {of}")
+    return array
+
+
 def axis_index(name: str, axis: int, rank: int) -> int:
     """A non-negative axis, from one counted from either end."""
     axis = integer(name, "an axis", axis)
@@ -88,6 +107,15 @@ def reshape(shape: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...]:
             f"[reshape] a tensor of shape {shape} has {size} elements; {tuple(wanted)} has {known}"
         )
     return tuple(lengths)
+
+
+def last_axis(name: str, shape: tuple[int, ...], **rows: tuple[int, ...]) -> None:
+    """Refuse a shape without axes, and rows that are not as long as its last."""
+    if not shape:
+        raise ShapeError(f"[{name}] expected at least one axis, but got a 0-d tensor")
+    for what, row in rows.items():
+        if row != shape[-1:]:
+            raise ShapeError(f"[{name}] expected {what} of shape {shape[-1:]}, but got {row}")
 
 
 def floats_only(name: str, *dtypes: object) -> None:

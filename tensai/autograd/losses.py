@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from .. import ops
+from .. import ops, rules
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 
@@ -34,13 +32,7 @@ def cross_entropy(logits: Tensor, labels: Any) -> Tensor:
         raise ShapeError("[cross_entropy] expected logits (..., classes), but got a 0-d tensor")
     classes = logits.shape[-1]
     if not isinstance(labels, Tensor):
-        array = np.asarray(labels)
-        array = array.astype(np.int32) if array.size == 0 else array
-        if array.dtype.kind not in "iu":
-            raise DTypeError(f"[cross_entropy] expected integer labels, but got {array.dtype}")
-        if array.size and (array.min() < 0 or array.max() >= classes):
-            worst = array.max() if array.max() >= classes else array.min()
-            raise IndexError(f"[cross_entropy] label {worst} is out of range for {classes} classes")
+        array = rules.host_indices("cross_entropy", labels, classes, f"{classes} classes", "label")
         labels = logits.device.upload(array)
     if labels.shape != logits.shape[:-1]:
         raise ShapeError(

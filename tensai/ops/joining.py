@@ -109,13 +109,7 @@ def take(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
     axis = rules.axis_index("take", axis, x.ndim)
     length = x.shape[axis]
     if not isinstance(indices, Tensor):
-        array = np.asarray(indices)
-        array = array.astype(np.int32) if array.size == 0 else array
-        if array.dtype.kind not in "iu":
-            raise DTypeError(f"[take] expected integer indices, but got {array.dtype}")
-        if array.size and (array.min() < -length or array.max() >= length):
-            worst = array.max() if array.max() >= length else array.min()
-            raise IndexError(f"[take] index {worst} is out of range for length {length}")
+        array = rules.host_indices("take", indices, length, f"length {length}", least=-length)
         indices = x.device.upload(np.where(array < 0, array + length, array))
     order = (axis, *(other for other in range(x.ndim) if other != axis))
     front = x.permute(order) if axis else x

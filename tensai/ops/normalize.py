@@ -101,8 +101,7 @@ def _layer_norm_probes() -> list[Probe]:
 def layer_norm_xhat(x: Spec, eps: float = 1e-5) -> Result:
     """(x - mean) / sqrt(variance + eps) over the last axis: layer_norm without weight and bias."""
     rules.floats_only("layer_norm_xhat", x.dtype)
-    if not x.shape:
-        raise ShapeError("[layer_norm_xhat] expected at least one axis, but got a 0-d tensor")
+    rules.last_axis("layer_norm_xhat", x.shape)
     return Result((Spec(x.shape, f32),), (f32,), narrowed_to(x.dtype))
 
 
@@ -120,13 +119,7 @@ def layer_norm(x: Spec, weight: Spec, bias: Spec, eps: float = 1e-5) -> Result:
     weight and bias have the shape (x.shape[-1],).
     """
     rules.floats_only("layer_norm", x.dtype, weight.dtype, bias.dtype)
-    if not x.shape:
-        raise ShapeError("[layer_norm] expected at least one axis, but got a 0-d tensor")
-    for name, spec in (("weight", weight), ("bias", bias)):
-        if spec.shape != x.shape[-1:]:
-            raise ShapeError(
-                f"[layer_norm] expected {name} of shape {x.shape[-1:]}, but got {spec.shape}"
-            )
+    rules.last_axis("layer_norm", x.shape, weight=weight.shape, bias=bias.shape)
     return Result((Spec(x.shape, f32),), (f32, f32, f32), narrowed_to(x.dtype))
 
 
@@ -178,12 +171,7 @@ def rms_norm(x: Spec, weight: Spec, eps: float = 1e-6, residual: Spec | None = N
     weight has the shape (x.shape[-1],), residual that of x.
     """
     rules.floats_only("rms_norm", x.dtype, weight.dtype)
-    if not x.shape:
-        raise ShapeError("[rms_norm] expected at least one axis, but got a 0-d tensor")
-    if weight.shape != x.shape[-1:]:
-        raise ShapeError(
-            f"[rms_norm] expected weight of shape {x.shape[-1:]}, but got {weight.shape}"
-        )
+    rules.last_axis("rms_norm", x.shape, weight=weight.shape)
     cast: tuple[np.dtype, ...] = (f32, f32)
     if residual is not None:
         rules.floats_only("rms_norm", residual.dtype)

@@ -91,12 +91,7 @@ def _norm_grad(job: Job, centred: bool) -> None:
 def _norm_rule(name: str, x: Spec, grad: Spec, weight: Spec, outputs: int) -> Result:
     _same_shape(name, "x", x, grad)
     rules.floats_only(name, weight.dtype)
-    if not x.shape:
-        raise ShapeError(f"[{name}] expected at least one axis, but got a 0-d tensor")
-    if weight.shape != x.shape[-1:]:
-        raise ShapeError(
-            f"[{name}] expected weight of shape {x.shape[-1:]}, but got {weight.shape}"
-        )
+    rules.last_axis(name, x.shape, weight=weight.shape)
     specs = (Spec(x.shape, f32), *(Spec(weight.shape, f32),) * (outputs - 1))
     return Result(specs, (f32, f32, f32), narrowed_to(x.dtype))
 
