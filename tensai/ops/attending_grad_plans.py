@@ -12,7 +12,7 @@ from typing import Any
 from .. import kernels as wgsl
 from ..dtypes import u32
 from ..operation import Job, Operand
-from .attending_plans import WIDEST, indented, parameters
+from .attending_plans import WIDEST, indented, parameters, weight_places, weighted_sums
 
 LANES = 128
 MINE = 32  # rows of a workgroup
@@ -129,21 +129,16 @@ def _row(i: int) -> str:
     return f"(y + {8 * i}u)"
 
 
-def _places(i: int) -> list[str]:
-    """Where the weights of a lane's i-th row lie."""
-    return [f"weights[{_row(i)} * 16u + x / 4u + {4 * j}u][x & 3u]" for j in range(4)]
-
-
 def _put_places(value: str) -> list[str]:
     return [
         f"{place} = {value.format(i=i, c=c)};"
         for i in EACH
-        for place, c in zip(_places(i), "xyzw", strict=True)
+        for place, c in zip(weight_places(_row(i)), "xyzw", strict=True)
     ]
 
 
 def _get_places(name: str) -> list[str]:
-    return [f"let {name}_{i} = vec4<f32>({', '.join(_places(i))});" for i in EACH]
+    return [f"let {name}_{i} = vec4<f32>({', '.join(weight_places(_row(i)))});" for i in EACH]
 
 
 def _multiply_slices(total: str) -> str:
@@ -202,25 +197,9 @@ def _sums(step: Step, width: int) -> dict[str, Any]:
         )
         put.append(f"room[lane + {LANES * n}u] = n_{n};")
     put.append("if (!(finite(n_0) && finite(n_1))) { atomicStore(&spoiled, 1u); }")
-    multiply = [
-        f"let v_{p}_{v} = room[(c + {p}u) * {vectors}u + x + {16 * v}u];"
-        for p in range(4)
-        for v in columns
-    ]
-    careful = [f"let v_{v} = room[c * {vectors}u + x + {16 * v}u];" for v in columns]
-    careful.append("let at = start + c;")
+    multiply, careful = weighted_sums([_row(i) for i in EACH], width)
     store = []
     for i in EACH:
-        multiply.append(f"let w_{i} = weights[{_row(i)} * 16u + (start + c) / 4u];")
-        multiply += [
-            f"o_{i}_{v} = fma(vec4<f32>(w_{i}.{'xyzw'[p]}), v_{p}_{v}, o_{i}_{v});"
-            for p in range(4)
-            for v in columns
-        ]
-        careful.append(f"let w_{i} = weights[{_row(i)} * 16u + at / 4u][at & 3u];")
-        careful.append(f"if (!(w_{i} == 0.0)) {{")
-        careful += [f"    o_{i}_{v} = fma(vec4<f32>(w_{i}), v_{v}, o_{i}_{v});" for v in columns]
-        careful.append("}")
         factor = " * params.scale" if step.grads else ""
         store.append(f"if (first + {_row(i)} < my_count) {{")
         store.append(f"    let at = mine + (first + {_row(i)}) * my_width;")

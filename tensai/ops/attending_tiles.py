@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..operation import Job
-from .attending_plans import bindings, indented, parameters, vectors_fit
+from .attending_plans import (
+    bindings,
+    indented,
+    parameters,
+    vectors_fit,
+    weight_places,
+    weighted_sums,
+)
 
 
 @dataclass(frozen=True)
@@ -129,9 +136,6 @@ class Tiles:
             """One number of each row and x."""
             return [f"room[{row[i]} * 4u + x / 4u][x & 3u] = {what.format(i=i)};" for i in rows]
 
-        def places(i: int) -> list[str]:
-            return [f"weights[{row[i]} * 16u + x / 4u + {4 * j}u][x & 3u]" for j in range(4)]
-
         keys = self.rows * self.slice
         multiply_scores = [
             f"let k_{j} = room[{keys}u + (x + {16 * j}u) * {self.slice + 1}u + d];"
@@ -149,28 +153,13 @@ class Tiles:
             weigh.append(f"s_{i} = weights_of(s_{i}, row_max[{row[i]}]);")
             weigh.append(f"sum_{i} = fma(sum_{i}, f_{i}, s_{i}.x + s_{i}.y + s_{i}.z + s_{i}.w);")
             weigh += [f"o_{i}_{v} *= f_{i};" for v in columns]
-            weigh += [f"{place} = s_{i}.{c};" for place, c in zip(places(i), "xyzw", strict=True)]
-        multiply = [
-            f"let v_{p}_{v} = room[(c + {p}u) * {self.width // 4}u + x + {16 * v}u];"
-            for p in range(4)
-            for v in columns
-        ]
-        careful = [f"let v_{v} = room[c * {self.width // 4}u + x + {16 * v}u];" for v in columns]
-        careful.append("let at = start + c;")
+            weigh += [
+                f"{place} = s_{i}.{c};"
+                for place, c in zip(weight_places(row[i]), "xyzw", strict=True)
+            ]
+        multiply, careful = weighted_sums(row, self.width)
         store = []
         for i in rows:
-            multiply.append(f"let w_{i} = weights[{row[i]} * 16u + (start + c) / 4u];")
-            multiply += [
-                f"o_{i}_{v} = fma(vec4<f32>(w_{i}.{'xyzw'[p]}), v_{p}_{v}, o_{i}_{v});"
-                for p in range(4)
-                for v in columns
-            ]
-            careful.append(f"let w_{i} = weights[{row[i]} * 16u + at / 4u][at & 3u];")
-            careful.append(f"if (!(w_{i} == 0.0)) {{")
-            careful += [
-                f"    o_{i}_{v} = fma(vec4<f32>(w_{i}), v_{v}, o_{i}_{v});" for v in columns
-            ]
-            careful.append("}")
             store.append(f"if (first + {row[i]} < params.queries) {{")
             four = " + ".join(f"room[{row[i]} * 4u + {j}u]" for j in range(4))
             store.append(f"    let four = {four};")
@@ -184,11 +173,11 @@ class Tiles:
             store.append("}")
         declare = [f"var sum_{i} = 0.0;" for i in rows]
         declare += [f"var o_{i}_{v} = vec4<f32>();" for i in rows for v in columns]
-        get = [f"s_{i} = vec4<f32>({', '.join(places(i))});" for i in rows]
+        get = [f"s_{i} = vec4<f32>({', '.join(weight_places(row[i]))});" for i in rows]
         put_scores = [
             f"{place} = s_{i}.{c};"
             for i in rows
-            for place, c in zip(places(i), "xyzw", strict=True)
+            for place, c in zip(weight_places(row[i]), "xyzw", strict=True)
         ]
         return {
             "DECLARE": indented(4, declare),
