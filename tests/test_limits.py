@@ -70,6 +70,9 @@ SHORT = {
     "attention_split_4",
     "attention_split_8",
     "embed_grad_atomic",
+    "skinny_columns",
+    "skinny_rows",
+    "skinny_rows_subgroup",
     "sum_subgroup",
     "sum_tree",
 }

@@ -25,6 +25,7 @@ from ..operation import (
 )
 from ..quantized import QuantizedTensor
 from ..tensor import Tensor
+from . import skinny
 from .strided import MAX_AXES, merge_axes
 
 
@@ -279,7 +280,7 @@ def _probes() -> list[Probe]:
         a = integers(dtype, 2, *((k, m) if ta else (m, k)))
         b = integers(dtype, *((n, k) if tb else (k, n)))
         made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
-    return made
+    return made + skinny.probes()
 
 
 def _grad_a(grad: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
@@ -296,6 +297,7 @@ def _grad_b(grad: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Te
 
 @operation(
     kernels=[
+        *skinny.KERNELS,
         Kernel(
             "matmul_direct",
             _direct,
