@@ -3,7 +3,7 @@
 #include skinny_params
 #include team
 
-fn joined(a: f32, b: f32, way: u32) -> f32 {
+fn joined(a: {{SHARED}}, b: {{SHARED}}, way: u32) -> {{SHARED}} {
     return a + b;
 }
 

@@ -182,8 +182,18 @@ def plan_rows(job: Job, subgroup: bool, shape: Shape | None = None) -> None:
             ]
         return _joined(made)
 
+    # As many sums at a time as make a vector are joined.
+    size = min(4, len(pairs))
+    shared = f"vec{size}<f32>" if size > 1 else "f32"
+    join, totals = [], []
+    for start in range(0, len(pairs), size):
+        sums = ", ".join(f"sum_{r}_{j}" for r, j in pairs[start : start + size])
+        name = f"total_{start // size}"
+        join.append(f"    let {name} = team_joined({shared}({sums}), 0u, lane, subgroup_size);")
+        totals += [name + (f".{letter}" if size > 1 else "") for letter in "xyzw"[:size]]
     template = {
         **team_values(Team(lanes, 0), vector, subgroup),
+        "SHARED": shared,
         "LANES": lanes,
         "COUNT": count,
         "ROWS": rows,
@@ -196,22 +206,17 @@ def plan_rows(job: Job, subgroup: bool, shape: Shape | None = None) -> None:
         "DECLARE": _joined(declare),
         "AHEAD_BODY": body(ahead),
         "BODY": body(1),
-        "JOIN": _joined(
-            [
-                f"    let total_{r}_{j} = team_joined(sum_{r}_{j}, 0u, lane, subgroup_size);"
-                for r, j in pairs
-            ]
-        ),
+        "JOIN": _joined(join),
         "STORE": _joined(
             [
-                f"        store(split, batch, first_row + {r}u, {j}u, total_{r}_{j});"
-                for r, j in pairs
+                f"        store(split, batch, first_row + {r}u, {j}u, {total});"
+                for (r, j), total in zip(pairs, totals, strict=True)
             ]
         ),
     }
     groups = -(-product.n // rows)
     splits, chunk = _splits(groups * math.prod(job.facts["batch"]), units, LEAST * lanes)
-    loops = -(-chunk // lanes) + 2 + len(pairs) * (lanes // 4 + 6)
+    loops = -(-chunk // lanes) + 2 + len(join) * (lanes // 4 + 6)
     _step(job, product, "skinny_rows", template, (groups, splits, chunk), (width, width), loops)
 
 
