@@ -231,7 +231,8 @@ def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
             made.append(Probe((row[:999],)))
             made.append(Probe((row[:3990].reshape(399, 10),), {"axis": 0}))
             # Rows for every team, in vectors and in single elements.
-            for rows, length in ((300, 9), (300, 12), (300, 230), (70, 232), (3, 5001), (3, 5004)):
+            ways = ((300, 9), (300, 12), (300, 230), (70, 232), (9, 1801), (3, 5001), (3, 5004))
+            for rows, length in ways:
                 made.append(Probe((row[-rows * length :].reshape(rows, length),), {"axis": 1}))
             made.append(Probe((row[-68_000:].reshape(4, 17_000),), {"axis": 1}))
         if f32 in dtypes:
