@@ -154,10 +154,10 @@ def compare(dev: Any, peer: str, work: Work) -> dict[str, float]:
         sides["numpy"] = (lambda: work.numpy(*work.arrays), lambda: None)
     counts = {}
     for name, (run, wait) in sides.items():
-        end, once = time.perf_counter() + SECONDS, 1.0
+        end, counts[name] = time.perf_counter() + SECONDS, 0
         while time.perf_counter() < end:
-            once = min(once, timed(run, wait, 3))
-        counts[name] = max(3, int(SECONDS / once))
+            timed(run, wait, 3)
+            counts[name] += 3
     return alternate(
         {
             name: (lambda run=run, wait=wait, n=counts[name]: timed(run, wait, n))
