@@ -11,38 +11,59 @@
 // vector, so that the writes that transpose it spread over the banks.
 var<workgroup> tile_a: array<vec4<{{T}}>, {{A_VECTORS}}>;
 var<workgroup> tile_b: array<vec4<{{T}}>, {{B_VECTORS}}>;
+#if SLICED
+var<workgroup> sums: array<vec4<{{T}}>, {{SUMS}}>;
+#endif
 
-// Four neighbouring elements from `start` on of a row of `length`, 0 beyond it.
-fn load_a(base: u32, row: u32, rows: u32, start: u32, length: u32) -> vec4<{{T}}> {
-    if (row >= rows || start >= length) {
-        return vec4<{{T}}>();
-    }
-    let at = base + row * length + start;
+// How many elements of a vector that starts `at` lie before `end`, four for all of them.
+fn left(at: u32, end: u32) -> u32 {
+    return select(0u, min(end - at, 4u), at < end);
+}
+
+// Four neighbouring elements, all of which there are.
+fn load_a(at: u32) -> vec4<{{T}}> {
 #if VECTOR_A
     return a[at / 4u];
 #else
-    var value = vec4<{{T}}>(a[at], 0, 0, 0);
-    if (start + 1u < length) { value.y = a[at + 1u]; }
-    if (start + 2u < length) { value.z = a[at + 2u]; }
-    if (start + 3u < length) { value.w = a[at + 3u]; }
-    return value;
+    return vec4<{{T}}>(a[at], a[at + 1u], a[at + 2u], a[at + 3u]);
 #endif
 }
 
-fn load_b(base: u32, row: u32, rows: u32, start: u32, length: u32) -> vec4<{{T}}> {
-    if (row >= rows || start >= length) {
-        return vec4<{{T}}>();
-    }
-    let at = base + row * length + start;
+fn load_b(at: u32) -> vec4<{{T}}> {
 #if VECTOR_B
     return b[at / 4u];
 #else
-    var value = vec4<{{T}}>(b[at], 0, 0, 0);
-    if (start + 1u < length) { value.y = b[at + 1u]; }
-    if (start + 2u < length) { value.z = b[at + 2u]; }
-    if (start + 3u < length) { value.w = b[at + 3u]; }
-    return value;
+    return vec4<{{T}}>(b[at], b[at + 1u], b[at + 2u], b[at + 3u]);
 #endif
+}
+
+// The first `count` of four elements, then 0.
+fn load_some_a(at: u32, count: u32) -> vec4<{{T}}> {
+    if (count >= 4u) {
+        return load_a(at);
+    }
+    var value = vec4<{{T}}>();
+#if VECTOR_A
+#else
+    if (count > 0u) { value.x = a[at]; }
+    if (count > 1u) { value.y = a[at + 1u]; }
+    if (count > 2u) { value.z = a[at + 2u]; }
+#endif
+    return value;
+}
+
+fn load_some_b(at: u32, count: u32) -> vec4<{{T}}> {
+    if (count >= 4u) {
+        return load_b(at);
+    }
+    var value = vec4<{{T}}>();
+#if VECTOR_B
+#else
+    if (count > 0u) { value.x = b[at]; }
+    if (count > 1u) { value.y = b[at + 1u]; }
+    if (count > 2u) { value.z = b[at + 2u]; }
+#endif
+    return value;
 }
 
 fn store(base: u32, row: u32, column: u32, value: vec4<{{T}}>) {
@@ -72,26 +93,95 @@ fn main(
     if (batch >= params.batches) {
         return;
     }
-    let first_row = (number % tiles / params.tiles_n) * {{BM}}u;
-    let first_column = (number % params.tiles_n) * {{BN}}u;
+    let tile = number % tiles;
+#if BANDED
+    // Bands of {{BAND}} rows of tiles, column by column: neighbours in time share what they read.
+    let band = tile / ({{BAND}}u * params.tiles_n);
+    let height = min({{BAND}}u, params.tiles_m - band * {{BAND}}u);
+    let rest = tile % ({{BAND}}u * params.tiles_n);
+    let first_row = (band * {{BAND}}u + rest % height) * {{BM}}u;
+    let first_column = (rest / height) * {{BN}}u;
+#else
+    let first_row = (tile / params.tiles_n) * {{BM}}u;
+    let first_column = (tile % params.tiles_n) * {{BN}}u;
+#endif
 
     let offsets = batch_offsets(batch);
 
-    let thread_row = lane / {{THREADS_N}}u;
-    let thread_column = lane % {{THREADS_N}}u;
+{{THREADS}}
 {{DECLARE}}
 {{PLACES}}
-{{LOAD_FIRST}}
+{{DECLARE_NEXT}}
+    var following = 0u;
+{{LOAD_EDGE}}
+#if SLICED
+    let get_a = slice * {{SLICE_A}}u + thread_row;
+    let get_b = slice * {{SLICE_B}}u + thread_column;
+#else
+    let get_a = thread_row;
+    let get_b = thread_column;
+#endif
+#if DOUBLE
+    // One set of tiles is written while the other is read.
+{{KEEP}}
+    workgroupBarrier();
+    for (var first_k = 0u; first_k < params.k; first_k += {{BK}}u * 2u) {
+        following = first_k + {{BK}}u;
+        if (following + {{BK}}u <= params.k) {
+{{LOAD_FULL}}
+        } else {
+{{LOAD_EDGE}}
+        }
+{{FIRST_HALF}}
+{{KEEP_OTHER}}
+{{SECOND_HALF}}
+        workgroupBarrier();
+        if (following >= params.k) {
+            break;
+        }
+        following += {{BK}}u;
+        if (following + {{BK}}u <= params.k) {
+{{LOAD_FULL}}
+        } else {
+{{LOAD_EDGE}}
+        }
+{{FIRST_HALF_OTHER}}
+{{KEEP}}
+{{SECOND_HALF_OTHER}}
+        workgroupBarrier();
+    }
+#else
     for (var first_k = 0u; first_k < params.k; first_k += {{BK}}u) {
 {{KEEP}}
         workgroupBarrier();
-        // On their way while this step computes; beyond the edge they are 0.
-        let following = first_k + {{BK}}u;
-{{LOAD_NEXT}}
-        for (var k = 0u; k < {{BK}}u; k++) {
+        // On their way while this step computes.
+        following = first_k + {{BK}}u;
+        if (following + {{BK}}u <= params.k) {
+{{LOAD_FULL}}
+        } else {
+{{LOAD_EDGE}}
+        }
 {{MULTIPLY}}
+        workgroupBarrier();
+    }
+#endif
+#if SLICED
+    // Each slice of lanes has summed its part of every step.
+    let at = lane % {{THREAD_COUNT}}u;
+    for (var other = 1u; other < {{SLICES}}u; other++) {
+        if (slice == other) {
+{{PUT_SUMS}}
+        }
+        workgroupBarrier();
+        if (slice == 0u) {
+            let from_sums = at;
+{{ADD_SUMS}}
         }
         workgroupBarrier();
     }
+    if (slice > 0u) {
+        return;
+    }
+#endif
 {{STORE}}
 }

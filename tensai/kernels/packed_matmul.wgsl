@@ -52,9 +52,9 @@ fn main(
 {{PUT}}
         }
         workgroupBarrier();
-        for (var k = 0u; k < {{BK}}u; k++) {
+        let get_a = thread_row;
+        let get_b = thread_column;
 {{MULTIPLY}}
-        }
         workgroupBarrier();
     }
 #include packed_tile_end

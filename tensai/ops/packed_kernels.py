@@ -8,7 +8,7 @@ from ..dtypes import f32
 from ..formats import FORMATS
 from ..operation import Job, Kernel, Operand, pack
 from .normalize import rms_norm_step
-from .products import Tile
+from .tiles import Tile
 
 GATES = {None: 0, "silu": 1, "gelu_tanh": 2}
 MINIMA = ("Q4_1", "Q4_K", "Q5_K")  # kinds that subtract something from scaled codes

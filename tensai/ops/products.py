@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,125 +25,7 @@ from ..operation import (
 from ..quantized import QuantizedTensor
 from ..tensor import Tensor
 from .strided import MAX_AXES, merge_axes
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A workgroup's tile of a product, its step along k, and a thread's rows and columns."""
-
-    bm: int
-    bn: int
-    bk: int
-    tm: int
-    tn: int
-
-    @property
-    def lanes(self) -> int:
-        return (self.bm // self.tm) * (self.bn // self.tn)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of workgroup memory, both tiles padded."""
-        return 16 * self.bk * (self.bm // 4 + self.bn // 4 + 2)
-
-    def values(self) -> dict[str, Any]:
-        """The template values of matmul.wgsl that follow from the tile alone."""
-        stride_a, stride_b = self.bm // 4 + 1, self.bn // 4
-        return {
-            "BM": self.bm,
-            "BN": self.bn,
-            "BK": self.bk,
-            "TM": self.tm,
-            "TN": self.tn,
-            "BM_4": self.bm // 4,
-            "BN_4": self.bn // 4,
-            "A_STRIDE": stride_a,
-            "A_VECTORS": stride_a * self.bk,
-            "A_LOADS": self.bm * self.bk // 4,
-            "B_VECTORS": (stride_b + 1) * self.bk,
-            "LANES": self.lanes,
-            "THREADS_N": self.bn // self.tn,
-        }
-
-    def loads(self, transpose_a: bool, transpose_b: bool) -> dict[str, str]:
-        """The unrolled lines that read a thread's share of the next tiles into named variables,
-        `next_TILE_NUMBER`, while the last ones are computed with, and that put it down."""
-        made: dict[str, list[str]] = {"PLACES": [], "LOAD_FIRST": [], "LOAD_NEXT": [], "KEEP": []}
-        stride_b = self.bn // 4 + (1 if transpose_b else 0)
-        for name, along_k, across, stride, offset, first, edge in (
-            ("a", not transpose_a, self.bm, self.bm // 4 + 1, "x", "first_row", "m"),
-            ("b", transpose_b, self.bn, stride_b, "y", "first_column", "n"),
-        ):
-            # Vectors that lie side by side in memory: along k, where they are turned on the way.
-            width = (self.bk if along_k else across) // 4
-            made["PLACES"].append(f"    let line_{name} = lane / {width}u;")
-            made["PLACES"].append(f"    let place_{name} = lane % {width}u * 4u;")
-            for number in range(across * self.bk // 4 // self.lanes):
-                own = f"next_{name}_{number}"
-                line = f"line_{name} + {number * self.lanes // width}u"
-                for key, start, k in (
-                    ("LOAD_FIRST", "    var ", "0u"),
-                    ("LOAD_NEXT", "        ", "following"),
-                ):
-                    outer = f"{first} + {line}, params.{edge}"
-                    inner = f"{k} + place_{name}, params.k"
-                    if not along_k:
-                        outer = f"{k} + {line}, params.k"
-                        inner = f"{first} + place_{name}, params.{edge}"
-                    made[key].append(
-                        f"{start}{own} = load_{name}(offsets.{offset}, {outer}, {inner});"
-                    )
-                if not along_k:
-                    made["KEEP"].append(
-                        f"        tile_{name}[({line}) * {stride}u + place_{name} / 4u] = {own};"
-                    )
-                    continue
-                for part, letter in enumerate("xyzw"):
-                    made["KEEP"].append(
-                        f"        tile_{name}[(place_{name} + {part}u) * {stride}u + ({line}) / 4u]"
-                        f"[({line}) & 3u] = {own}.{letter};"
-                    )
-        return {key: "\n".join(lines) for key, lines in made.items()}
-
-    def body(self, transpose_b: bool, element: str) -> dict[str, str]:
-        """The unrolled lines over named accumulators, `sum_ROW_VECTOR`."""
-        stride_a, stride_b = self.bm // 4 + 1, self.bn // 4 + (1 if transpose_b else 0)
-        row_vectors, column_vectors = self.tm // 4, self.tn // 4
-        # A thread's vectors lie a whole tile's part apart, so that lanes read neighbours.
-        rows_apart = self.bm // 4 // row_vectors
-        columns_apart = self.bn // 4 // column_vectors
-        names = [(row, vector) for row in range(self.tm) for vector in range(column_vectors)]
-        declare = [f"    var sum_{row}_{vector} = vec4<{element}>();" for row, vector in names]
-        multiply = [
-            f"            let a_{i} = tile_a[k * {stride_a}u + thread_row + {i * rows_apart}u];"
-            for i in range(row_vectors)
-        ]
-        multiply += [
-            f"            let b_{i} = "
-            f"tile_b[k * {stride_b}u + thread_column + {i * columns_apart}u];"
-            for i in range(column_vectors)
-        ]
-        for row, vector in names:
-            left = f"vec4<{element}>(a_{row // 4}.{'xyzw'[row % 4]})"
-            total = f"sum_{row}_{vector}"
-            product = (
-                f"fma({left}, b_{vector}, {total})"
-                if element == "f32"
-                else f"{total} + {left} * b_{vector}"
-            )
-            multiply.append(f"            {total} = {product};")
-        store = ["    let base_out = batch * params.m * params.n;"]
-        store += [
-            f"    store(base_out, first_row + (thread_row + {row // 4 * rows_apart}u) * 4u + "
-            f"{row % 4}u, first_column + (thread_column + {vector * columns_apart}u) * 4u, "
-            f"sum_{row}_{vector});"
-            for row, vector in names
-        ]
-        return {
-            "DECLARE": "\n".join(declare),
-            "MULTIPLY": "\n".join(multiply),
-            "STORE": "\n".join(store),
-        }
+from .tiles import Tile
 
 
 LARGE = Tile(bm=128, bn=128, bk=16, tm=16, tn=8)
@@ -165,7 +46,7 @@ def _plan(tile: Tile, job: Job) -> None:
     values = {
         **tile.values(),
         **tile.body(transpose_b, element),
-        **tile.loads(transpose_a, transpose_b),
+        **tile.loads(transpose_a, transpose_b, vector_a, vector_b, element),
         "T": element,
         "VECTOR_A": vector_a,
         "VECTOR_B": vector_b,
