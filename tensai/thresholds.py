@@ -1,4 +1,4 @@
-"""The accelerator's threshold on this machine: `tensai sweep --save` measures it and keeps it here."""
+"""The accelerator's threshold on this machine, which `tensai sweep --save` measures and keeps."""
 
 from __future__ import annotations
 
@@ -37,6 +37,4 @@ def saved_threshold(device: Device) -> float | None:
 
 def save_threshold(device: Device, threshold: float) -> Path:
     """Keep a threshold, infinity included; the file. ValueError where it can't be written."""
-    return write_kept(
-        KIND, device, {"threshold": "never" if math.isinf(threshold) else threshold}
-    )
+    return write_kept(KIND, device, {"threshold": "never" if math.isinf(threshold) else threshold})

@@ -1,6 +1,6 @@
-// Batched a @ b. A workgroup computes a {{BM}} x {{BN}} tile of one product in steps of {{BK}}
-// along k, a thread {{TM}} x {{TN}} elements of it, held in named variables: arrays indexed in a loop
-// end up in memory.
+// Batched a @ b. A workgroup computes a {{BM}} x {{BN}} tile of one product, or of a part of its k, in
+// steps of {{BK}} along k, a thread {{TM}} x {{TN}} elements of it, held in named variables: arrays
+// indexed in a loop end up in memory.
 #include matmul_params
 
 @group(0) @binding(0) var<storage, read> a: array<{{A_ELEMENT}}>;
@@ -89,69 +89,33 @@ fn main(
 ) {
     let number = group.y * groups.x + group.x;
     let tiles = params.tiles_m * params.tiles_n;
-    let batch = number / tiles;
-    if (batch >= params.batches) {
+    let product = number / tiles;
+    let batch = product % params.batches;
+    let begin = product / params.batches * params.depth;
+    if (begin >= params.k) {
         return;
     }
+    let end = min(begin + params.depth, params.k);
     let tile = number % tiles;
-#if BANDED
-    // Bands of {{BAND}} rows of tiles, column by column: neighbours in time share what they read.
-    let band = tile / ({{BAND}}u * params.tiles_n);
-    let height = min({{BAND}}u, params.tiles_m - band * {{BAND}}u);
-    let rest = tile % ({{BAND}}u * params.tiles_n);
-    let first_row = (band * {{BAND}}u + rest % height) * {{BM}}u;
-    let first_column = (rest / height) * {{BN}}u;
-#else
     let first_row = (tile / params.tiles_n) * {{BM}}u;
     let first_column = (tile % params.tiles_n) * {{BN}}u;
-#endif
-
     let offsets = batch_offsets(batch);
 
-{{THREADS}}
+{{PLACE}}
 {{DECLARE}}
 {{PLACES}}
 {{DECLARE_NEXT}}
-    var following = 0u;
+    var following = begin;
 {{LOAD_EDGE}}
 #if SLICED
-    let get_a = slice * {{SLICE_A}}u + thread_row;
-    let get_b = slice * {{SLICE_B}}u + thread_column;
+    let slice = lane / {{THREADS}}u;
+    let at_a = slice * {{SLICE_A}}u + thread_row;
+    let at_b = slice * {{SLICE_B}}u + thread_column;
 #else
-    let get_a = thread_row;
-    let get_b = thread_column;
+    let at_a = thread_row;
+    let at_b = thread_column;
 #endif
-#if DOUBLE
-    // One set of tiles is written while the other is read.
-{{KEEP}}
-    workgroupBarrier();
-    for (var first_k = 0u; first_k < params.k; first_k += {{BK}}u * 2u) {
-        following = first_k + {{BK}}u;
-        if (following + {{BK}}u <= params.k) {
-{{LOAD_FULL}}
-        } else {
-{{LOAD_EDGE}}
-        }
-{{FIRST_HALF}}
-{{KEEP_OTHER}}
-{{SECOND_HALF}}
-        workgroupBarrier();
-        if (following >= params.k) {
-            break;
-        }
-        following += {{BK}}u;
-        if (following + {{BK}}u <= params.k) {
-{{LOAD_FULL}}
-        } else {
-{{LOAD_EDGE}}
-        }
-{{FIRST_HALF_OTHER}}
-{{KEEP}}
-{{SECOND_HALF_OTHER}}
-        workgroupBarrier();
-    }
-#else
-    for (var first_k = 0u; first_k < params.k; first_k += {{BK}}u) {
+    for (var first_k = begin; first_k < end; first_k += {{BK}}u) {
 {{KEEP}}
         workgroupBarrier();
         // On their way while this step computes.
@@ -164,24 +128,14 @@ fn main(
 {{MULTIPLY}}
         workgroupBarrier();
     }
-#endif
 #if SLICED
-    // Each slice of lanes has summed its part of every step.
-    let at = lane % {{THREAD_COUNT}}u;
     for (var other = 1u; other < {{SLICES}}u; other++) {
-        if (slice == other) {
-{{PUT_SUMS}}
-        }
-        workgroupBarrier();
-        if (slice == 0u) {
-            let from_sums = at;
-{{ADD_SUMS}}
-        }
-        workgroupBarrier();
+{{JOIN}}
     }
     if (slice > 0u) {
         return;
     }
 #endif
+    let base_out = product * params.m * params.n;
 {{STORE}}
 }

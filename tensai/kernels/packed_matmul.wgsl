@@ -52,9 +52,11 @@ fn main(
 {{PUT}}
         }
         workgroupBarrier();
-        let get_a = thread_row;
-        let get_b = thread_column;
+        let at_a = thread_row;
+        let at_b = thread_column;
+        for (var k = 0u; k < {{BK}}u; k++) {
 {{MULTIPLY}}
+        }
         workgroupBarrier();
     }
 #include packed_tile_end

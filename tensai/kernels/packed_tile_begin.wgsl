@@ -7,4 +7,4 @@
     if (first_row >= params.m) {
         return;
     }
-{{THREADS}}
+{{PLACE}}

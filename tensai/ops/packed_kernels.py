@@ -172,7 +172,7 @@ def _matvec(job: Job, subgroup: bool, fast_halves: bool) -> None:
 def _tiled(job: Job, tile: Tile, fast_halves: bool) -> None:
     x, _ = prepared(job)
     quads = FORMATS[job.arguments["kind"]].quads
-    body = tile.body(True, "f32")
+    body = tile.body(True, "f32", unroll=False)
     choose = [
         f"        if (i == {row}u) {{ low = sum_{row}_0; high = sum_{row}_1; }}"
         for row in range(1, tile.tm)
