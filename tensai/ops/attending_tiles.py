@@ -69,9 +69,7 @@ class Tiles:
     @property
     def room(self) -> int:
         """Vectors of the workgroup memory that all this takes turns in."""
-        return max(
-            self.maxima + self.rows * self.across // 4, self.weights_room + 2 * self.v_room
-        )
+        return max(self.maxima + self.rows * self.across // 4, self.weights_room + 2 * self.v_room)
 
     @property
     def memory(self) -> int:
@@ -162,8 +160,7 @@ class Tiles:
                 for part, letter in enumerate(LETTERS)
             ]
         put_values = [
-            f"room[{self.weights_room}u + half + lane + {lanes * n}u] = n_{n};"
-            for n in range(of_v)
+            f"room[{self.weights_room}u + half + lane + {lanes * n}u] = n_{n};" for n in range(of_v)
         ]
         bad = " && ".join(f"finite(n_{n})" for n in range(of_v))
         put_values.append(f"if (!({bad})) {{ atomicStore(&spoiled, 1u); }}")
@@ -290,8 +287,7 @@ class Tiles:
             four = " + ".join(f"s_{i}_{j}" for j in groups)
             weigh.append(f"let four_{i} = {four};")
             weigh.append(
-                f"sum_{i} = fma(sum_{i}, f_{i}, "
-                f"four_{i}.x + four_{i}.y + four_{i}.z + four_{i}.w);"
+                f"sum_{i} = fma(sum_{i}, f_{i}, four_{i}.x + four_{i}.y + four_{i}.z + four_{i}.w);"
             )
             weigh += [f"o_{i}_{v} *= f_{i};" for v in columns]
             sums.append(put(row, f"sum_{i}"))
@@ -354,7 +350,9 @@ class Tiles:
         for i, _, letter in rows:
             weight = f"w_{i // 4}.{letter}"
             careful.append(f"if (!({weight} == 0.0)) {{")
-            careful += [f"    o_{i}_{v} = fma(vec4<f32>({weight}), v_{v}, o_{i}_{v});" for v in columns]
+            careful += [
+                f"    o_{i}_{v} = fma(vec4<f32>({weight}), v_{v}, o_{i}_{v});" for v in columns
+            ]
             careful.append("}")
         declare = [f"var largest_{i} = LOWEST;" for i, _, _ in rows]
         declare += [f"var sum_{i} = 0.0;" for i, _, _ in rows]
