@@ -19,13 +19,9 @@ var<workgroup> spoiled: atomic<u32>;  // whether v held anything that is not fin
 
 // e^x for an x that is 0 or less. Where the result is small, so may be the builtin's error.
 fn weight_of(x: f32) -> f32 {
-#if EXACT
-    return exp_f32(x);
-#else
     let power = x * 1.44269504;
     let result = select(exp2(power), 0.0, power < -126.0);
     return select(result, x, is_nan(x));
-#endif
 }
 
 fn weights_of(scores: vec4<f32>, largest: f32) -> vec4<f32> {

@@ -17,7 +17,7 @@ class Tiles:
     step.
 
     `width` is the widest head, `slice` how many of its vectors of four lie in workgroup memory at
-    a time, `v_rows` how many rows of v. `exact` weights come from tensai's own exp, not exp2.
+    a time, `v_rows` how many rows of v.
     """
 
     width: int
@@ -27,7 +27,6 @@ class Tiles:
     down: int
     slice: int
     v_rows: int
-    exact: bool = False
 
     @property
     def lanes(self) -> int:
@@ -79,9 +78,12 @@ class Tiles:
     def fits(self, job: Job) -> bool:
         return job.facts["dim"] <= self.width and vectors_fit(job, self.lanes, self.memory)
 
+    def workgroups(self, job: Job) -> int:
+        facts = job.facts
+        return int(-(-facts["queries"] // self.rows) * facts["heads"] * facts["batch"])
+
     def plan(self, job: Job) -> None:
         facts = job.facts
-        groups = -(-facts["queries"] // self.rows) * facts["heads"] * facts["batch"]
         # Of each tile: slices of k, masking, and slices of v.
         scores = -(-facts["dim"] // (4 * self.slice)) * (1 + self.slice)
         masking = self.groups * 16 * self.row_groups
@@ -89,6 +91,7 @@ class Tiles:
         tiles = -(-facts["kv_rows"] // self.positions) + 1
         loops = tiles * (1 + scores + masking + sums)
         operands = bindings(job, job.outputs[0])
+        groups = self.workgroups(job)
         job.step("attention_tiles", self.values(), operands, parameters(job), groups, loops)
 
     def values(self) -> dict[str, Any]:
@@ -112,7 +115,6 @@ class Tiles:
             "VECTORS": self.width // 4,
             "V_ROWS": self.v_rows,
             "V_ROOM": self.v_room,
-            "EXACT": self.exact,
         }
 
     def _rows(self) -> list[tuple[int, str, str]]:
