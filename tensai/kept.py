@@ -31,7 +31,7 @@ def read_kept(kind: str, device: Device) -> dict[str, Any]:
         kept = json.loads(kept_file(kind, device).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, WgpuError):
         return {}
-    if not isinstance(kept, dict) or kept.get("device") != _identity(device):
+    if not isinstance(kept, dict) or kept.pop("device", None) != _identity(device):
         return {}
     return kept
 
@@ -48,7 +48,7 @@ def write_kept(kind: str, device: Device, answers: dict[str, Any]) -> Path:
             part.write_text(json.dumps({"device": _identity(device), **answers}), encoding="utf-8")
     except OSError as error:
         raise ValueError(
-            f"nothing can be kept in {path}: {error.strerror or error}; set TENSAI_CACHE_DIR to a "
+            f"{kind} can't be kept in {path}: {error.strerror or error}; set TENSAI_CACHE_DIR to a "
             "folder that can be written"
         ) from error
     return path

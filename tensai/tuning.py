@@ -41,8 +41,6 @@ def saved_paces(device: Device) -> dict[str, Pace]:
     """What was measured on a device, by the kernels' names; empty where nothing was."""
     found = {}
     for name, times in read_kept(KIND, device).items():
-        if name == "device":
-            continue
         if not (
             isinstance(times, list)
             and len(times) == 2
@@ -61,25 +59,20 @@ def save_paces(device: Device, paces: dict[str, Pace]) -> Path:
 
 def seconds(device: GpuDevice, run: Callable[[], Any], shortest: float = LONG) -> float:
     """The median time of a call whose work is on the device, over runs of at least `shortest`."""
+
+    def timed(count: int) -> float:
+        device.synchronize()
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        device.synchronize()
+        return time.perf_counter() - start
+
     count = 1
-    while True:
-        device.synchronize()
-        start = time.perf_counter()
-        for _ in range(count):
-            run()
-        device.synchronize()
-        taken = time.perf_counter() - start
-        if taken >= shortest:
-            break
+    while (taken := timed(count)) < shortest:
         count = min(count * 4, math.ceil(count * 1.5 * shortest / max(taken, 1e-6)))
-    times = [taken / count]
-    for _ in range(ROUNDS - 1 if taken < ROUNDS * shortest else 1):
-        start = time.perf_counter()
-        for _ in range(count):
-            run()
-        device.synchronize()
-        times.append((time.perf_counter() - start) / count)
-    return statistics.median(times)
+    more = ROUNDS - 1 if taken < ROUNDS * shortest else 1
+    return statistics.median([taken, *(timed(count) for _ in range(more))]) / count
 
 
 def measure(device: GpuDevice, tell: Callable[[int], None] = lambda done: None) -> dict[str, Pace]:
@@ -100,7 +93,7 @@ def squares(
     `slowest`."""
     found: Sizes = {}
     for size in sizes:
-        quick = [n for n in paces if paces[n].predict(*TILES[n].counts(size, size, size)) < slowest]
+        quick = [name for name, taken in _predicted(paces, size).items() if taken < slowest]
         if not quick:
             break
         a, b = numbers(device, size, size), numbers(device, size, size)
@@ -111,10 +104,15 @@ def squares(
 
 def choice(paces: dict[str, Pace], size: int) -> str:
     """The kernel that a square product takes."""
-    return min(
-        paces,
-        key=lambda name: paces[name].predict(*TILES[name].counts(size, size, size)),
-    )
+    predicted = _predicted(paces, size)
+    return min(predicted, key=predicted.__getitem__)
+
+
+def _predicted(paces: dict[str, Pace], size: int) -> dict[str, float]:
+    """Seconds for a square product by each kernel, as its pace predicts them."""
+    return {
+        name: pace.predict(*TILES[name].counts(size, size, size)) for name, pace in paces.items()
+    }
 
 
 def runner(device: GpuDevice, name: str, *tensors: Tensor) -> Callable[[], Any] | None:
