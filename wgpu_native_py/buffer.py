@@ -52,7 +52,7 @@ class Buffer:
         library = device.library
         padded = size + -size % 4
         with uninterrupted():
-            reason = library.binding.map_read(device.handle, self.handle, padded)
+            reason = library.binding.map_read(device, self.handle, padded)
             device.check("while results were read back")
             if reason:
                 raise ValidationError(

@@ -127,6 +127,8 @@ class CommandEncoder:
     def _submit(self) -> None:
         device = self.device
         handle, self._handle = self._handle, None
+        # So that a device that was lost since is found out here and not by the submit.
+        device.library.binding.poll(device, wait=False)
         commands = device.library.c.wgpuCommandEncoderFinish(handle, self._null)
         device.library.c.wgpuCommandEncoderRelease(handle)
         if device.errors or device.lost or device.library.binding.kept:

@@ -29,18 +29,18 @@ class Instance:
         self._process = os.getpid()
         # Whether this process was forked from one that had opened devices already.
         self.forked = any(device.abandoned for device in _alive)
-        self._handle = library.binding.create_instance()
+        self.handle = library.binding.create_instance()
 
     def adapters(self) -> list[Adapter]:
         """Every adapter, in the driver's order; [] when there is none."""
-        handles = self.library.binding.adapters(self._handle)
+        handles = self.library.binding.adapters(self.handle)
         return [Adapter(self, handle) for handle in handles]
 
     def report(self) -> dict[str, int]:
         """How many native objects of each kind this instance keeps alive."""
         ffi = self.library.ffi
         report = ffi.new("WGPUGlobalReport *")
-        self.library.c.wgpuGenerateReport(self._handle, report)
+        self.library.c.wgpuGenerateReport(self.handle, report)
         counts: dict[str, int] = {}
         fields = dict(ffi.typeof("WGPUGlobalReport").fields)
         hubs = [name for name in fields if name in ("hub", "vulkan", "metal", "dx12")]
@@ -51,8 +51,8 @@ class Instance:
         return counts
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None and self.owned:
-            self.library.c.wgpuInstanceRelease(self._handle)
+        if getattr(self, "handle", None) is not None and self.owned:
+            self.library.c.wgpuInstanceRelease(self.handle)
 
     @property
     def owned(self) -> bool:
