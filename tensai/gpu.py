@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from .device import (
     needs_cast,
 )
 from .dtypes import bool_, device_bytes, u32
+from .errors import TensaiError
 from .memory import Pool, Storage, size_class
 from .operation import Job, Operation, Result, Spec, pack
 from .ops.tiles import Pace
@@ -310,15 +313,24 @@ class GpuDevice(Device):
         with self.lock:
             if self._closed:
                 return
-            if not self.native.lost:
-                self._encoder = None
+            with contextlib.suppress(TensaiError):
+                # Submitted, not dropped: v22 keeps a device alive for what is recorded and dropped.
+                self.submit()
                 self.native.poll(wait=True)
+            self._encoder = None
             super().close()
             self._staging = None
             self._pipelines.clear()
             self.pool.keep = 0
             self.pool.trim()
             self.native.close()
+
+    def __del__(self) -> None:
+        # v22 keeps a device alive for what is recorded and never submitted.
+        recorded = getattr(self, "_encoder", None) is not None  # its making may have failed
+        if recorded and self.native.handle is not None and not sys.is_finalizing():
+            with contextlib.suppress(TensaiError):
+                self.submit()
 
 
 class GpuPlan:

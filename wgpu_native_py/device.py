@@ -191,6 +191,9 @@ class Device:
             self.library.binding.notice_loss(self)
             if self.errors:
                 self.take_error("while it was closed", ValidationError)
+            elif not self.lost:
+                # v22 keeps a device alive for data that was written and waits for a submit.
+                self.queue.flush()
         handle, self.handle = self.handle, None
         if not self.abandoned:
             self.queue.release()
@@ -247,8 +250,12 @@ class Queue:
                 # An empty submit flushes the staging memory, which would pile up otherwise.
                 self.device.library.binding.notice_loss(self.device)
                 self.device.check("while data was uploaded")
-                self._submit(self.handle, 0, ffi.NULL)
+                self.flush()
                 self.device.poll()
+
+    def flush(self) -> None:
+        """Submit nothing, which starts the writes. The caller has looked at the errors."""
+        self._submit(self.handle, 0, self.device.library.ffi.NULL)
 
     def timestamp_period(self) -> float:
         """Nanoseconds for one tick of a timestamp query."""

@@ -52,7 +52,9 @@ class Instance:
 
     def __del__(self) -> None:
         if getattr(self, "handle", None) is not None and self.owned:
-            self.library.c.wgpuInstanceRelease(self.handle)
+            # The collector may come here before it comes to a device, which then looks.
+            handle, self.handle = self.handle, None
+            self.library.c.wgpuInstanceRelease(handle)
 
     @property
     def owned(self) -> bool:
