@@ -149,7 +149,7 @@ class GpuDevice(Device):
         storage = self.pool.take(nbytes, unread=self._apart)
         if self._apart:
             # A kernel that writes nothing must not find the last one's right answer here.
-            self.native.queue.write(storage.buffer, JUNK * (storage.buffer.size // len(JUNK)))
+            self._write(storage, JUNK * (storage.buffer.size // len(JUNK)))
         return storage
 
     def allocate(self, spec: Spec) -> Storage:
@@ -161,8 +161,7 @@ class GpuDevice(Device):
         self.usable()
         with self.lock:
             storage = self.pool.take(device_bytes(array.size, array.dtype), unread=True)
-            if data.nbytes:
-                self.native.queue.write(storage.buffer, data)
+            self._write(storage, data)
             if self.program is not None:
                 self.program.pin(storage)
             return storage
@@ -172,8 +171,7 @@ class GpuDevice(Device):
         with self.lock:
             storage.version += 1
             self.submit()  # a write overtakes work that is only recorded
-            if data.nbytes:
-                self.native.queue.write(storage.buffer, data)
+            self._write(storage, data)
 
     def assign(self, target: Tensor, source: Tensor) -> None:
         size = device_bytes(target.size, target.dtype)
@@ -208,13 +206,23 @@ class GpuDevice(Device):
             with wgpu.uninterrupted():
                 staging = self._staging
                 if staging is None or staging.size < size:
-                    staging = self.native.create_buffer(min(size_class(size), STAGING), "read")
+                    self._staging = None  # a small one only holds memory
+                    staging = self._new_staging(min(size_class(size), STAGING))
                 # Taken until it is known to be unmapped again: a submit with it would abort.
                 self._staging = None
                 self.encoder().copy(buffer, staging, size, start)
                 self.submit()
                 staging.read_into(piece, piece.nbytes)
                 self._staging = staging
+
+    def _new_staging(self, size: int) -> wgpu.Buffer:
+        return self.pool.with_room(size, lambda: self.native.create_buffer(size, "read"))
+
+    def _write(self, storage: Storage, data: Any) -> None:
+        buffer = storage.buffer
+        size = memoryview(data).nbytes
+        if size:  # the library stages what is written in memory of its own
+            self.pool.with_room(size, lambda: self.native.queue.write(buffer, data))
 
     def memory(self) -> dict[str, int]:
         pool = self.pool
@@ -246,7 +254,10 @@ class GpuDevice(Device):
         with self.lock:
             for step in job.steps:
                 pipeline = self.pipeline(step.source, len(step.params), step.label, self.checked)
-                steps.append((pipeline.dispatch(step.groups, step.params), step.slots))
+                dispatch = self.pool.with_room(
+                    len(step.params), functools.partial(pipeline.dispatch, step.groups, step.params)
+                )
+                steps.append((dispatch, step.slots))
         return GpuPlan(self, steps, specs, result, job.scratch, written)
 
     def _new_program(self) -> GpuProgram:
