@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from .instance import Adapter
     from .pipeline import ComputePipeline
 
-# A write goes through a staging buffer of its size, kept until the next submit.
+# A write goes through a staging buffer of its size, kept until the next submit: so many bytes may
+# wait, and each write is reckoned to take so many more.
 WRITE_CHUNK = 4 << 20
+WRITE_COST = 4 << 10
 
 FORKED = (
     "a GPU device does not survive a fork; start the process with multiprocessing's spawn instead"
@@ -216,10 +218,12 @@ class Queue:
         self._submit = device.library.c.wgpuQueueSubmit
         self._write = device.library.c.wgpuQueueWriteBuffer
         self._one = device.library.ffi.new("WGPUCommandBuffer[1]")
+        self._waiting = 0  # bytes in staging buffers
 
     def submit(self, commands: Any) -> None:
         """Submit one command buffer and release it. The caller has looked at the errors."""
         self._one[0] = commands
+        self._waiting = 0
         self._submit(self.handle, 1, self._one)
         self.device.library.c.wgpuCommandBufferRelease(commands)
         self.device.check("while submitting work")
@@ -238,6 +242,9 @@ class Queue:
                 self._write(self.handle, buffer.handle, 0, ffi.from_buffer(view), size)
                 if self.device.errors:
                     self.device.check("while data was uploaded")
+                self._waiting += size + WRITE_COST
+                if self._waiting > WRITE_CHUNK:
+                    self._flush_writes()
             return
         for start in range(0, size, WRITE_CHUNK):
             chunk = view[start : start + WRITE_CHUNK]
@@ -246,15 +253,19 @@ class Queue:
             self._write(self.handle, buffer.handle, start, ffi.from_buffer(chunk), chunk.nbytes)
             if self.device.errors:
                 self.device.check("while data was uploaded")
-            if size > WRITE_CHUNK:
-                # An empty submit flushes the staging memory, which would pile up otherwise.
-                self.device.library.binding.notice_loss(self.device)
-                self.device.check("while data was uploaded")
-                self.flush()
-                self.device.poll()
+            self._waiting += chunk.nbytes + WRITE_COST
+            if self._waiting > WRITE_CHUNK:
+                self._flush_writes()
+
+    def _flush_writes(self) -> None:
+        self.device.library.binding.notice_loss(self.device)
+        self.device.check("while data was uploaded")
+        self.flush()
+        self.device.poll()
 
     def flush(self) -> None:
         """Submit nothing, which starts the writes. The caller has looked at the errors."""
+        self._waiting = 0
         self._submit(self.handle, 0, self.device.library.ffi.NULL)
 
     def timestamp_period(self) -> float:

@@ -245,8 +245,10 @@ class Dispatch:
         self._groups[key] = group
         for buffer in buffers:
             if len(buffer.groups) >= 64:
-                buffer.groups[:] = [(kept, key) for kept, key in buffer.groups if key in kept]
-            buffer.groups.append((self._groups, key))
+                gone = [item for item, kept in buffer.groups.items() if item[1] not in kept]
+                for item in gone:
+                    del buffer.groups[item]
+            buffer.groups[id(self._groups), key] = self._groups
         return group
 
     def __del__(self) -> None:
