@@ -20,6 +20,7 @@ import pytest
 HERE = Path(__file__).parent
 LAYER = HERE.parent / "layer"
 NAME = "VK_LAYER_TENSAI_faults"
+FULL = os.environ.get("TENSAI_TRUST") == "full"
 
 # What children begin with. `fault` sets a variable of the loaded layer, or gives its value.
 PRELUDE = """
@@ -46,12 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker("trust")
+            if FULL:
+                item.add_marker(pytest.mark.timeout(7200))
 
 
 @pytest.fixture(scope="session")
 def full() -> bool:
     """Whether the long tests are to be long."""
-    return os.environ.get("TENSAI_TRUST") == "full"
+    return FULL
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +97,9 @@ Child = Callable[..., "subprocess.CompletedProcess[str]"]
 def child() -> Child:
     """child(code, **environment): the code's process, which has ended."""
 
-    def run(code: str, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        code: str, timeout: float = 300, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", PRELUDE + code],
             capture_output=True,
