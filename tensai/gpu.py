@@ -94,7 +94,8 @@ class GpuDevice(Device):
         """Submit what is recorded, without waiting for it."""
         with self.lock, wgpu.uninterrupted():
             encoder = self._take_encoder()
-            if encoder is not None:
+            # At the end of the process the collector may come to the native device first.
+            if encoder is not None and self.native.handle is not None:
                 encoder.submit()
                 self.native.poll()
 
