@@ -22,14 +22,17 @@ def suite(names: list[str], **environment: str) -> str:
         capture_output=True,
         text=True,
         cwd=TESTS.parent,
-        timeout=500,
+        timeout=3000 if os.environ.get("TENSAI_TRUST") == "full" else 300,
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout.splitlines()[-1]
 
 
-SMOKE = ["tests/test_operations.py"]
+# The smoke set, and what is added to it when the tests may take long.
+SMOKE = ["tests/test_operations.py", "-k", "gpu"]
+REDUCTIONS = ["tests/test_reductions.py", "-k", "gpu and not many"]
+LONG = [f"tests/test_{name}.py" for name in ("operations", "reductions", "products", "properties")]
 
 
 HIDDEN = """if True:
@@ -50,18 +53,18 @@ FOUND = """if True:
 
 
 def test_an_adapter_that_is_not_conformant(
-    layer: dict[str, str], silent: Callable[..., str]
+    layer: dict[str, str], silent: Callable[..., str], full: bool
 ) -> None:
     if API == "v22":
         assert silent(HIDDEN, FAULTS="conformance", **layer) == "hidden\n"
         return
     assert silent(FOUND, FAULTS="conformance", **layer) == "found\n"
-    assert "passed" in suite(SMOKE, FAULTS="conformance", **layer)
+    assert "passed" in suite(LONG if full else SMOKE, FAULTS="conformance", **layer)
 
 
 @pytest.mark.parametrize("missing", ["subgroups", "f16"])
 def test_a_driver_that_lacks_a_feature(
-    layer: dict[str, str], silent: Callable[..., str], missing: str
+    layer: dict[str, str], silent: Callable[..., str], full: bool, missing: str
 ) -> None:
     code = """if True:
         with tensai.open() as dev:
@@ -71,8 +74,8 @@ def test_a_driver_that_lacks_a_feature(
     if API == "v29":
         assert f"'{feature}'" in silent(code, **layer)
     assert f"'{feature}'" not in silent(code, FAULTS=missing, **layer)
-    tests = [*SMOKE, "tests/test_reductions.py"] if missing == "subgroups" else SMOKE
-    assert "passed" in suite(tests, FAULTS=missing, **layer)
+    short = REDUCTIONS if missing == "subgroups" else SMOKE
+    assert "passed" in suite(LONG if full else short, FAULTS=missing, **layer)
 
 
 def test_tiny_limits(layer: dict[str, str], silent: Callable[..., str]) -> None:

@@ -152,7 +152,9 @@ in_threads(work)
 @pytest.mark.parametrize("name", WORK)
 def test_threads(silent: Silent, full: bool, name: str) -> None:
     start = START.replace("TIMES = 20", f"TIMES = {TIMES_LONG}") if full else START
-    assert silent(start + WORK[name] + "\nprint('right')", timeout=3000 if full else 300) == "right\n"
+    assert (
+        silent(start + WORK[name] + "\nprint('right')", timeout=3000 if full else 300) == "right\n"
+    )
 
 
 def test_memory_that_runs_out_in_one_thread(layer: dict[str, str], silent: Silent) -> None:
