@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .errors import LimitExceededError, OutOfDeviceMemoryError
+from .errors import LimitExceededError, OutOfDeviceMemoryError, TensorFreedError
 
 T = TypeVar("T")
 SMALLEST = 256
@@ -31,9 +31,18 @@ class Storage:
         self.buffer = buffer
         self.version = 0  # how often it was written in place
 
+    def __getattr__(self, name: str) -> Any:
+        # The collector finalizes the members of a cycle in any order: another's destructor may
+        # still hold a tensor of this memory, which may be another's by now.
+        raise TensorFreedError("this tensor was freed by the garbage collector, in a cycle")
+
     def __del__(self) -> None:
-        if hasattr(self, "buffer"):  # its making may have been interrupted
-            self.pool.put(self.buffer)
+        try:
+            buffer = self.buffer
+        except TensorFreedError:  # its making was interrupted
+            return
+        del self.buffer
+        self.pool.put(buffer)
 
 
 class Reserve:

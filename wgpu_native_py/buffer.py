@@ -72,4 +72,5 @@ class Buffer:
             group = kept.pop(key, None)
             if group is not None:
                 self.device.library.c.wgpuBindGroupRelease(group)
-        self._release(self.handle)
+        handle, self.handle = self.handle, None  # a destructor that is later may still use this
+        self._release(handle)

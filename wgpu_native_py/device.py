@@ -273,7 +273,8 @@ class Queue:
         return self.device.library.binding.timestamp_period(self.handle)
 
     def release(self) -> None:
-        self.device.library.c.wgpuQueueRelease(self.handle)
+        handle, self.handle = self.handle, None
+        self.device.library.c.wgpuQueueRelease(handle)
 
 
 def _abandon_devices() -> None:

@@ -179,4 +179,5 @@ class QuerySet:
 
     def __del__(self) -> None:
         if hasattr(self, "handle") and not self.device.abandoned:
-            self.device.library.c.wgpuQuerySetRelease(self.handle)
+            handle, self.handle = self.handle, None
+            self.device.library.c.wgpuQuerySetRelease(handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from .binding import AdapterInfo
@@ -29,7 +30,16 @@ class Instance:
         self._process = os.getpid()
         # Whether this process was forked from one that had opened devices already.
         self.forked = any(device.abandoned for device in _alive)
-        self.handle = library.binding.create_instance()
+        c, process = library.c, self._process
+
+        def release(handle: Any) -> None:
+            # At the end of the process the library may be gone already.
+            if os.getpid() == process and not sys.is_finalizing():
+                c.wgpuInstanceRelease(handle)
+
+        # Not by a destructor of this class: the collector may come to that before it comes to a
+        # device, which needs the instance until it is closed.
+        self.handle = library.ffi.gc(library.binding.create_instance(), release)
 
     def adapters(self) -> list[Adapter]:
         """Every adapter, in the driver's order; [] when there is none."""
@@ -49,12 +59,6 @@ class Instance:
                 registry = getattr(getattr(report, hub), name)
                 counts[name] = counts.get(name, 0) + int(registry.numAllocated)
         return counts
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", None) is not None and self.owned:
-            # The collector may come here before it comes to a device, which then looks.
-            handle, self.handle = self.handle, None
-            self.library.c.wgpuInstanceRelease(handle)
 
     @property
     def owned(self) -> bool:
@@ -93,4 +97,5 @@ class Adapter:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and self.instance.owned:
-            self.instance.library.c.wgpuAdapterRelease(self._handle)
+            handle, self._handle = self._handle, None
+            self.instance.library.c.wgpuAdapterRelease(handle)

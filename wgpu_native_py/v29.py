@@ -206,11 +206,8 @@ class BindingV29(Binding):
         self.raise_kept()
 
     def notice_loss(self, device: Device) -> None:
-        instance = device.adapter.instance.handle
-        if instance is None:
-            return
         # Processing events finds out without a word; then nothing more can be created.
-        self.c.wgpuInstanceProcessEvents(instance)
+        self.c.wgpuInstanceProcessEvents(device.adapter.instance.handle)
         layout = self.bind_group_layout(device.handle, [])
         self.c.wgpuBindGroupLayoutRelease(layout)
 
