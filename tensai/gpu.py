@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from .device import (
     needs_cast,
 )
 from .dtypes import bool_, device_bytes, u32
+from .errors import TensaiError
 from .memory import Pool, Storage, size_class
 from .operation import Job, Operation, Result, Spec, pack
 from .ops.tiles import Pace
@@ -91,7 +94,8 @@ class GpuDevice(Device):
         """Submit what is recorded, without waiting for it."""
         with self.lock, wgpu.uninterrupted():
             encoder = self._take_encoder()
-            if encoder is not None:
+            # At the end of the process the collector may come to the native device first.
+            if encoder is not None and self.native.handle is not None:
                 encoder.submit()
                 self.native.poll()
 
@@ -146,7 +150,7 @@ class GpuDevice(Device):
         storage = self.pool.take(nbytes, unread=self._apart)
         if self._apart:
             # A kernel that writes nothing must not find the last one's right answer here.
-            self.native.queue.write(storage.buffer, JUNK * (storage.buffer.size // len(JUNK)))
+            self._write(storage, JUNK * (storage.buffer.size // len(JUNK)))
         return storage
 
     def allocate(self, spec: Spec) -> Storage:
@@ -158,8 +162,7 @@ class GpuDevice(Device):
         self.usable()
         with self.lock:
             storage = self.pool.take(device_bytes(array.size, array.dtype), unread=True)
-            if data.nbytes:
-                self.native.queue.write(storage.buffer, data)
+            self._write(storage, data)
             if self.program is not None:
                 self.program.pin(storage)
             return storage
@@ -169,8 +172,7 @@ class GpuDevice(Device):
         with self.lock:
             storage.version += 1
             self.submit()  # a write overtakes work that is only recorded
-            if data.nbytes:
-                self.native.queue.write(storage.buffer, data)
+            self._write(storage, data)
 
     def assign(self, target: Tensor, source: Tensor) -> None:
         size = device_bytes(target.size, target.dtype)
@@ -205,13 +207,23 @@ class GpuDevice(Device):
             with wgpu.uninterrupted():
                 staging = self._staging
                 if staging is None or staging.size < size:
-                    staging = self.native.create_buffer(min(size_class(size), STAGING), "read")
+                    self._staging = None  # a small one only holds memory
+                    staging = self._new_staging(min(size_class(size), STAGING))
                 # Taken until it is known to be unmapped again: a submit with it would abort.
                 self._staging = None
                 self.encoder().copy(buffer, staging, size, start)
                 self.submit()
                 staging.read_into(piece, piece.nbytes)
                 self._staging = staging
+
+    def _new_staging(self, size: int) -> wgpu.Buffer:
+        return self.pool.with_room(size, lambda: self.native.create_buffer(size, "read"))
+
+    def _write(self, storage: Storage, data: Any) -> None:
+        buffer = storage.buffer
+        size = memoryview(data).nbytes
+        if size:  # the library stages what is written in memory of its own
+            self.pool.with_room(size, lambda: self.native.queue.write(buffer, data))
 
     def memory(self) -> dict[str, int]:
         pool = self.pool
@@ -243,7 +255,10 @@ class GpuDevice(Device):
         with self.lock:
             for step in job.steps:
                 pipeline = self.pipeline(step.source, len(step.params), step.label, self.checked)
-                steps.append((pipeline.dispatch(step.groups, step.params), step.slots))
+                dispatch = self.pool.with_room(
+                    len(step.params), functools.partial(pipeline.dispatch, step.groups, step.params)
+                )
+                steps.append((dispatch, step.slots))
         return GpuPlan(self, steps, specs, result, job.scratch, written)
 
     def _new_program(self) -> GpuProgram:
@@ -310,15 +325,24 @@ class GpuDevice(Device):
         with self.lock:
             if self._closed:
                 return
-            if not self.native.lost:
-                self._encoder = None
+            with contextlib.suppress(TensaiError):
+                # Submitted, not dropped: v22 keeps a device alive for what is recorded and dropped.
+                self.submit()
                 self.native.poll(wait=True)
+            self._encoder = None
             super().close()
             self._staging = None
             self._pipelines.clear()
             self.pool.keep = 0
             self.pool.trim()
             self.native.close()
+
+    def __del__(self) -> None:
+        # v22 keeps a device alive for what is recorded and never submitted.
+        recorded = getattr(self, "_encoder", None) is not None  # its making may have failed
+        if recorded and self.native.handle is not None and not sys.is_finalizing():
+            with contextlib.suppress(TensaiError):
+                self.submit()
 
 
 class GpuPlan:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from .errors import LimitExceededError, OutOfDeviceMemoryError
+from .errors import LimitExceededError, OutOfDeviceMemoryError, TensorFreedError
 
+T = TypeVar("T")
 SMALLEST = 256
 KEEP = 1 << 30  # bytes of free buffers that a pool holds on to
 
@@ -29,9 +31,18 @@ class Storage:
         self.buffer = buffer
         self.version = 0  # how often it was written in place
 
+    def __getattr__(self, name: str) -> Any:
+        # The collector finalizes the members of a cycle in any order: another's destructor may
+        # still hold a tensor of this memory, which may be another's by now.
+        raise TensorFreedError("this tensor was freed by the garbage collector, in a cycle")
+
     def __del__(self) -> None:
-        if hasattr(self, "buffer"):  # its making may have been interrupted
-            self.pool.put(self.buffer)
+        try:
+            buffer = self.buffer
+        except TensorFreedError:  # its making was interrupted
+            return
+        del self.buffer
+        self.pool.put(buffer)
 
 
 class Reserve:
@@ -110,7 +121,7 @@ class Pool:
                         del buffers[index]
                         break
         if buffer is None:
-            buffer = self._create(size)
+            buffer = self.with_room(size, lambda: self._device.create_buffer(size))
         else:
             self.pooled -= size
         self._lent[id(buffer)] = buffer
@@ -122,18 +133,19 @@ class Pool:
             self.peak = self.in_use
         return Storage(self, buffer)
 
-    def _create(self, size: int) -> Any:
+    def with_room(self, nbytes: int, work: Callable[[], T]) -> T:
+        """What `work()` gives, which takes memory; once more without the pool if there is none."""
         try:
-            return self._device.create_buffer(size)
+            return work()
         except OutOfDeviceMemoryError:
             # Freed tensors may still hold memory through the pool and through work in flight.
             self._relieve()
             self.trim()
         try:
-            return self._device.create_buffer(size)
+            return work()
         except OutOfDeviceMemoryError:
             raise OutOfDeviceMemoryError(
-                f"{self._device.adapter.info.name} is out of memory: {size:,} bytes were asked "
+                f"{self._device.adapter.info.name} is out of memory: {nbytes:,} bytes were asked "
                 f"for while tensors hold {self.in_use:,}. Free tensors, or work in smaller pieces."
             ) from None
 

@@ -7,7 +7,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .device import Device
 
 Handle = Any  # a cffi handle or pointer; opaque outside this package
 
@@ -258,16 +261,17 @@ class Binding(ABC):
         """Nanoseconds a tick."""
 
     @abstractmethod
-    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
+    def map_read(self, device: Device, buffer: Handle, size: int) -> str:
         """Map a buffer for reading and wait for it; "" or why it failed."""
 
     @abstractmethod
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:
         """(error type, message) of the innermost scope; type 0 when it caught nothing."""
 
-    def poll(self, device: Handle, wait: bool) -> bool:
-        """Process finished work; True when the queue is empty."""
-        # The function returns a Rust bool: only the low byte of the register is defined.
-        done = bool(self.c.wgpuDevicePoll(device, wait, self.ffi.NULL) & 0xFF)
-        self.raise_kept()
-        return done
+    @abstractmethod
+    def poll(self, device: Device, wait: bool) -> None:
+        """Process finished work; with `wait`, until there is none left or the device is lost."""
+
+    @abstractmethod
+    def notice_loss(self, device: Device) -> None:
+        """Have it among the device's errors if it is lost, where that can be found out."""

@@ -127,8 +127,16 @@ class CommandEncoder:
     def _submit(self) -> None:
         device = self.device
         handle, self._handle = self._handle, None
-        commands = device.library.c.wgpuCommandEncoderFinish(handle, self._null)
-        device.library.c.wgpuCommandEncoderRelease(handle)
+        if handle is None:  # the collector was here first
+            return
+        try:
+            # So that a device that was lost since is found out here and not by the submit.
+            device.library.binding.poll(device, wait=False)
+            # v29 keeps a device alive for what is finished and not submitted, so: before that.
+            device.check("work that was recorded")
+            commands = device.library.c.wgpuCommandEncoderFinish(handle, self._null)
+        finally:
+            device.library.c.wgpuCommandEncoderRelease(handle)
         if device.errors or device.lost or device.library.binding.kept:
             device.library.c.wgpuCommandBufferRelease(commands)
             device.check("work that was recorded")
@@ -153,7 +161,8 @@ class CommandEncoder:
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and not self.device.abandoned:
             self._end_pass()
-            self.device.library.c.wgpuCommandEncoderRelease(self._handle)
+            handle, self._handle = self._handle, None
+            self.device.library.c.wgpuCommandEncoderRelease(handle)
 
 
 class QuerySet:
@@ -170,4 +179,5 @@ class QuerySet:
 
     def __del__(self) -> None:
         if hasattr(self, "handle") and not self.device.abandoned:
-            self.device.library.c.wgpuQuerySetRelease(self.handle)
+            handle, self.handle = self.handle, None
+            self.device.library.c.wgpuQuerySetRelease(handle)

@@ -154,12 +154,14 @@ class ComputePipeline:
         if self.device.abandoned:
             return
         c = self.device.library.c
-        if hasattr(self, "handle"):
-            c.wgpuComputePipelineRelease(self.handle)
+        handle, self.handle = getattr(self, "handle", None), None
+        if handle is not None:
+            c.wgpuComputePipelineRelease(handle)
         if hasattr(self, "_layout"):
             c.wgpuPipelineLayoutRelease(self._layout)
-        if hasattr(self, "group_layout"):
-            c.wgpuBindGroupLayoutRelease(self.group_layout)
+        group_layout, self.group_layout = getattr(self, "group_layout", None), None
+        if group_layout is not None:
+            c.wgpuBindGroupLayoutRelease(group_layout)
 
 
 class Dispatch:
@@ -207,7 +209,6 @@ class Dispatch:
             entry.binding = number
             entry.size = 0xFFFF_FFFF_FFFF_FFFF  # the whole buffer
         self._descriptor = ffi.new("WGPUBindGroupDescriptor *")
-        self._descriptor.layout = pipeline.group_layout
         self._descriptor.entryCount = len(numbers)
         self._descriptor.entries = self._entries
         self._uniform = None  # the bind groups hold it; this keeps it alive
@@ -216,7 +217,6 @@ class Dispatch:
             uniform = device.create_buffer(len(params) + -len(params) % 16, "uniform")
             device.queue.write(uniform, params)
             buffers -= 1
-            self._entries[buffers].buffer = uniform.handle
             self._uniform = uniform
         for entry, size in zip(self._entries, sizes or (), strict=False):
             entry.size = max(size, 4)  # a binding can't be empty
@@ -232,6 +232,10 @@ class Dispatch:
 
     def create_group(self, buffers: Sequence[Buffer]) -> Any:
         """A bind group that is the caller's to release, before its buffers go."""
+        # Again, since the collector may have come to them before it came to who asks.
+        self._descriptor.layout = self.pipeline.group_layout
+        if self._uniform is not None:
+            self._entries[len(self._slots)].buffer = self._uniform.handle
         for slot, buffer in zip(self._slots, buffers, strict=True):
             slot.buffer = buffer.handle
         device = self.pipeline.device
@@ -245,8 +249,10 @@ class Dispatch:
         self._groups[key] = group
         for buffer in buffers:
             if len(buffer.groups) >= 64:
-                buffer.groups[:] = [(kept, key) for kept, key in buffer.groups if key in kept]
-            buffer.groups.append((self._groups, key))
+                gone = [item for item, kept in buffer.groups.items() if item[1] not in kept]
+                for item in gone:
+                    del buffer.groups[item]
+            buffer.groups[id(self._groups), key] = self._groups
         return group
 
     def __del__(self) -> None:

@@ -7,9 +7,12 @@ subgroups and no f16 in shaders (the adapter lists the feature, but WGSL's `enab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .binding import Binding, Handle
+
+if TYPE_CHECKING:
+    from .device import Device
 
 
 class BindingV22(Binding):
@@ -97,7 +100,7 @@ class BindingV22(Binding):
         # This generation has no call for it; one nanosecond a tick is right on NVIDIA and lavapipe.
         return 1.0
 
-    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
+    def map_read(self, device: Device, buffer: Handle, size: int) -> str:
         answer: list[int] = []
         handle = self.ffi.new_handle(answer)
         self.c.wgpuBufferMapAsync(buffer, self.c.WGPUMapMode_Read, 0, size, self._on_mapped, handle)
@@ -108,6 +111,14 @@ class BindingV22(Binding):
 
     def _mapped(self, status: int, userdata: Any) -> None:
         self.ffi.from_handle(userdata).append(int(status))
+
+    def poll(self, device: Device, wait: bool) -> None:
+        self.c.wgpuDevicePoll(device.handle, wait, self.ffi.NULL)
+        self.raise_kept()
+
+    def notice_loss(self, device: Device) -> None:
+        # Every call of this generation that would find out ends the process instead.
+        pass
 
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:
         answer: list[tuple[int, str]] = []
