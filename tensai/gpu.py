@@ -34,7 +34,6 @@ from .tensor import Tensor
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
 JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
 LOOPS_COUNTED = 1 << 20
-STAGING = 64 << 20  # bytes read back at a time
 
 
 class GpuDevice(Device):
@@ -197,19 +196,21 @@ class GpuDevice(Device):
 
     def _read(self, buffer: wgpu.Buffer, target: Array) -> None:
         flat = target.reshape(-1).view(np.uint8).data
-        for start in range(0, flat.nbytes, STAGING):
-            piece = flat[start : start + STAGING]
-            size = piece.nbytes + -piece.nbytes % 4
-            with wgpu.uninterrupted():
-                staging = self._staging
-                if staging is None or staging.size < size:
-                    staging = self.native.create_buffer(min(size_class(size), STAGING), "read")
-                # Taken until it is known to be unmapped again: a submit with it would abort.
-                self._staging = None
-                self.encoder().copy(buffer, staging, size, start)
-                self.submit()
-                staging.read_into(piece, piece.nbytes)
-                self._staging = staging
+        if flat.nbytes > wgpu.LARGE:
+            self.submit()
+            self.native.transfers.read(buffer, flat)
+            return
+        size = flat.nbytes + -flat.nbytes % 4
+        with wgpu.uninterrupted():
+            staging = self._staging
+            if staging is None or staging.size < size:
+                staging = self.native.create_buffer(size_class(size), "read")
+            # Taken until it is known to be unmapped again: a submit with it would abort.
+            self._staging = None
+            self.encoder().copy(buffer, staging, size)
+            self.submit()
+            staging.read_into(flat, flat.nbytes)
+            self._staging = staging
 
     def memory(self) -> dict[str, int]:
         pool = self.pool

@@ -9,7 +9,7 @@ Importing this package loads no library.
 
 from .binding import AdapterInfo
 from .buffer import Buffer
-from .device import Device, Queue
+from .device import LARGE, Device, Queue
 from .encoder import CommandEncoder, QuerySet
 from .errors import (
     DeviceLostError,
@@ -30,6 +30,7 @@ from .replay import Replay
 from .signals import uninterrupted
 
 __all__ = [
+    "LARGE",
     "Adapter",
     "AdapterInfo",
     "Buffer",

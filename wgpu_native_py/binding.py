@@ -25,6 +25,18 @@ class AdapterInfo:
     device_id: int
 
 
+class Mapping:
+    """A mapping of a buffer that was asked for."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+        self.failure: str | None = None
+
+    def reason(self) -> str | None:
+        """None while it is not known, "" once the buffer is mapped, or why it is not."""
+        return self.failure
+
+
 class Binding(ABC):
     """One generation's C API behind one set of Python methods.
 
@@ -44,6 +56,8 @@ class Binding(ABC):
         self.c = c
         self._callbacks: list[Any] = []  # C keeps only the address
         self.kept: list[BaseException] = []  # raised inside callbacks
+        # The callback comes even for a buffer that was released meanwhile.
+        self._mappings: set[Mapping] = set()
         self.on_error = self.callback("WGPUErrorCallback", self._on_error)
         self.on_lost = self.callback("WGPUDeviceLostCallback", self._on_lost)
 
@@ -257,9 +271,29 @@ class Binding(ABC):
     def timestamp_period(self, queue: Handle) -> float:
         """Nanoseconds a tick."""
 
-    @abstractmethod
     def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
         """Map a buffer for reading and wait for it; "" or why it failed."""
+        mapping = self.start_map(buffer, False, size)
+        self.poll(device, wait=True)
+        reason = mapping.reason()
+        return "no answer from the device" if reason is None else reason
+
+    def start_map(self, buffer: Handle, write: bool, size: int) -> Mapping:
+        """Begin to map the start of a buffer; some later poll() brings the answer."""
+        mapping = Mapping()
+        mapping.handle = self.ffi.new_handle(mapping)
+        self._mappings.add(mapping)
+        mode = self.c.WGPUMapMode_Write if write else self.c.WGPUMapMode_Read
+        self.map_async(buffer, mode, size, mapping.handle)
+        return mapping
+
+    @abstractmethod
+    def map_async(self, buffer: Handle, mode: int, size: int, userdata: Any) -> None: ...
+
+    def answer_map(self, userdata: Any, failure: str) -> None:
+        mapping = self.ffi.from_handle(userdata)
+        mapping.failure, mapping.handle = failure, None
+        self._mappings.discard(mapping)
 
     @abstractmethod
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:

@@ -7,6 +7,7 @@ list is empty.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from .buffer import Buffer
     from .instance import Adapter
     from .pipeline import ComputePipeline
+    from .transfer import Transfers
 
-# A write goes through a staging buffer of its size, kept until the next submit.
-WRITE_CHUNK = 4 << 20
+LARGE = 4 << 20  # bytes from which threads and mapped buffers of our own are worth it
 
 FORKED = (
     "a GPU device does not survive a fork; start the process with multiprocessing's spawn instead"
@@ -175,6 +176,13 @@ class Device:
         self.usable()
         return ComputePipeline(self, wgsl, params_size, entry, label, checked)
 
+    @functools.cached_property
+    def transfers(self) -> Transfers:
+        """Large copies from and to host memory."""
+        from .transfer import Transfers
+
+        return Transfers(self)
+
     def poll(self, wait: bool = False) -> bool:
         """Let finished work be freed; True when nothing is in flight."""
         self.usable()
@@ -185,8 +193,11 @@ class Device:
         """Release the device. Objects made on it stay valid in memory but can't be used."""
         if self.handle is None:
             return
-        if self._worker is not None and not self.abandoned:
-            self._worker.shutdown()
+        if not self.abandoned:
+            if self._worker is not None:
+                self._worker.shutdown()
+            if "transfers" in self.__dict__:
+                self.transfers.close()
         handle, self.handle = self.handle, None
         if not self.abandoned:
             self.queue.release()
@@ -223,20 +234,12 @@ class Queue:
         self.device.settle()
         ffi = self.device.library.ffi
         view = memoryview(data).cast("B")
-        size = view.nbytes
-        if size <= WRITE_CHUNK and size % 4 == 0:
-            if size:
-                self._write(self.handle, buffer.handle, 0, ffi.from_buffer(view), size)
-            return
-        for start in range(0, size, WRITE_CHUNK):
-            chunk = view[start : start + WRITE_CHUNK]
-            if chunk.nbytes % 4:  # only whole words can be written
-                chunk = memoryview(bytes(chunk) + bytes(-chunk.nbytes % 4))
-            self._write(self.handle, buffer.handle, start, ffi.from_buffer(chunk), chunk.nbytes)
-            if size > WRITE_CHUNK:
-                # An empty submit flushes the staging memory, which would pile up otherwise.
-                self._submit(self.handle, 0, ffi.NULL)
-                self.device.poll()
+        if view.nbytes > LARGE:
+            self.device.transfers.write(buffer, view)
+        elif view.nbytes:
+            if view.nbytes % 4:  # only whole words can be written
+                view = memoryview(bytes(view) + bytes(-view.nbytes % 4))
+            self._write(self.handle, buffer.handle, 0, ffi.from_buffer(view), view.nbytes)
 
     def timestamp_period(self) -> float:
         """Nanoseconds for one tick of a timestamp query."""

@@ -97,17 +97,12 @@ class BindingV22(Binding):
         # This generation has no call for it; one nanosecond a tick is right on NVIDIA and lavapipe.
         return 1.0
 
-    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
-        answer: list[int] = []
-        handle = self.ffi.new_handle(answer)
-        self.c.wgpuBufferMapAsync(buffer, self.c.WGPUMapMode_Read, 0, size, self._on_mapped, handle)
-        self.poll(device, wait=True)
-        if answer and answer[0] == self.c.WGPUBufferMapAsyncStatus_Success:
-            return ""
-        return f"status {answer[0]}" if answer else "no answer from the device"
+    def map_async(self, buffer: Handle, mode: int, size: int, userdata: Any) -> None:
+        self.c.wgpuBufferMapAsync(buffer, mode, 0, size, self._on_mapped, userdata)
 
     def _mapped(self, status: int, userdata: Any) -> None:
-        self.ffi.from_handle(userdata).append(int(status))
+        done = status == self.c.WGPUBufferMapAsyncStatus_Success
+        self.answer_map(userdata, "" if done else f"status {int(status)}")
 
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:
         answer: list[tuple[int, str]] = []

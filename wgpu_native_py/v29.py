@@ -128,21 +128,16 @@ class BindingV29(Binding):
     def timestamp_period(self, queue: Handle) -> float:
         return float(self.c.wgpuQueueGetTimestampPeriod(queue))
 
-    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
-        answer: list[tuple[int, str]] = []
-        handle = self.ffi.new_handle(answer)
+    def map_async(self, buffer: Handle, mode: int, size: int, userdata: Any) -> None:
         info = self.ffi.new("WGPUBufferMapCallbackInfo *")
         info.mode = self.c.WGPUCallbackMode_AllowSpontaneous
         info.callback = self._on_mapped
-        info.userdata1 = handle
-        self.c.wgpuBufferMapAsync(buffer, self.c.WGPUMapMode_Read, 0, size, info[0])
-        self.poll(device, wait=True)
-        if answer and answer[0][0] == self.c.WGPUMapAsyncStatus_Success:
-            return ""
-        return answer[0][1] if answer else "no answer from the device"
+        info.userdata1 = userdata
+        self.c.wgpuBufferMapAsync(buffer, mode, 0, size, info[0])
 
     def _mapped(self, status: int, message: Any, userdata: Any, _unused: Any) -> None:
-        self.ffi.from_handle(userdata).append((int(status), self.text(message)))
+        done = status == self.c.WGPUMapAsyncStatus_Success
+        self.answer_map(userdata, "" if done else self.text(message) or f"status {int(status)}")
 
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:
         answer: list[tuple[int, str]] = []
