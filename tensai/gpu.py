@@ -59,8 +59,10 @@ class GpuDevice(Device):
         self._staging: wgpu.Buffer | None = None
 
     def usable(self) -> None:
-        super().usable()
-        self.native.usable()
+        native = self.native
+        if self._closed or native.lost or native.handle is None:  # each call comes here
+            super().usable()
+            native.usable()
 
     # Recording -----------------------------------------------------------------------------
 
@@ -323,8 +325,8 @@ class GpuPlan:
         "device",
         "finish",
         "outputs",
+        "plain",
         "result",
-        "scratch",
         "sizes",
         "steps",
         "written",
@@ -340,14 +342,19 @@ class GpuPlan:
         written: tuple[int, ...],
     ) -> None:
         self.device = device
-        self.steps = steps
         self.result = result
         self.outputs = result.outputs
-        self.sizes = [device_bytes(spec.size, spec.dtype) for spec in result.outputs]
-        self.scratch = scratch
+        sizes = [device_bytes(spec.size, spec.dtype) for spec in result.outputs]
+        self.sizes = sizes + scratch  # of what is taken for a run
+        # A step's slots are None where it takes all there is, in order.
+        everything = tuple(range(len(specs) + len(self.sizes)))
+        self.steps = [
+            (dispatch, None if slots == everything else slots) for dispatch, slots in steps
+        ]
         self.written = written
         self.cast = needs_cast(specs, result)
         self.finish = result.finish
+        self.plain = len(sizes) == 1 and self.finish is None and not written
 
     def run(self, inputs: Sequence[Tensor]) -> Any:
         device = self.device
@@ -361,17 +368,23 @@ class GpuPlan:
         with device.lock:
             for nbytes in self.sizes:
                 storages.append(device.take(nbytes))
-            for nbytes in self.scratch:
-                storages.append(device.take(nbytes))
             if self.steps:
                 buffers = [storage.buffer for storage in storages]
                 encoder = device.encoder()
                 for dispatch, slots in self.steps:
-                    encoder.dispatch(dispatch, [buffers[slot] for slot in slots])
+                    encoder.dispatch(
+                        dispatch, buffers if slots is None else [buffers[slot] for slot in slots]
+                    )
                 if device.program is not None:
                     for dispatch, slots in self.steps:
-                        device.program.dispatch(dispatch, [storages[slot] for slot in slots])
-                device.recorded()
+                        device.program.dispatch(
+                            dispatch,
+                            storages if slots is None else [storages[slot] for slot in slots],
+                        )
+                if encoder.count >= SUBMIT_AFTER:
+                    device.recorded()
+        if self.plain:
+            return Tensor(device, storages[count], self.outputs[0])
         made = storages[count : count + len(self.outputs)]
         if not self.written:
             return finished(device, made, self.outputs, self.finish)

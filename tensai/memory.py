@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from typing import Any
 
@@ -11,6 +12,7 @@ SMALLEST = 256
 KEEP = 1 << 30  # bytes of free buffers that a pool holds on to
 
 
+@functools.lru_cache(maxsize=4096)
 def size_class(nbytes: int) -> int:
     """The buffer size used for `nbytes`: at most an eighth larger, so that buffers fit again."""
     if nbytes <= SMALLEST:
@@ -81,7 +83,8 @@ class Pool:
 
     def take(self, nbytes: int, *, unread: bool = False) -> Storage:
         """Memory for `nbytes`; `unread=True` for memory that no unsubmitted work touches."""
-        self.collect()
+        if self._returned or self._let_go:
+            self.collect()
         size = size_class(nbytes)
         if size > self.largest:
             if nbytes > self.largest:
