@@ -5,8 +5,8 @@
 
 Each prints its table: tensai, the peer, their ratio, and, where there is one, the peak that the
 device could give. `--write` puts all tables between two marker comments of benchmarks/README.md (or
-another FILE), in place of that peer's tables there; `--plot` draws the ratios. `--quick` takes sizes
-that a software adapter manages in seconds.
+another FILE), in place of that peer's tables there; `--plot` draws the ratios. `--quick` takes
+sizes that a software adapter manages in seconds.
 """
 
 from __future__ import annotations

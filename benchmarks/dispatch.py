@@ -10,8 +10,9 @@ Needs `pip install wgpu==0.32.0` for the peer. Four rows a generation:
   batch; for wgpu-py the same work: a buffer for the result, a bind group, and the dispatch.
 - add, submitted: the same outside a batch, where tensai submits every 64 operations, and so does
   the peer. On a software adapter the work itself then competes for the processor.
-- replay: a recorded program of such additions in one batch, each of two other tensors than the
-  last. The peer sets pipeline and parameters once, and each addition's kept bind group.
+- replay: a recorded program in one batch, additions and multiplications in turn, each of two other
+  tensors than the last. The peer records pipeline, a kept bind group and the dispatch, its
+  parameters once.
 """
 
 from __future__ import annotations
@@ -79,10 +80,14 @@ def tensai_runs(api: str, count: int) -> dict[str, Callable[[], float]]:
 
     many = [dev.upload(np.full(1000, number, np.float32)) for number in range(TENSORS)]
     with dev.record() as program:
-        made = [many[i % TENSORS] + many[(i + 1) % TENSORS] for i in range(count)]
+        made = []
+        for i in range(count):
+            x, y = many[i % TENSORS], many[(i + 1) % TENSORS]
+            made.append(x * y if i % 2 else x + y)
     program.replay()
     for i in range(TENSORS):
-        assert (made[i].download() == i + (i + 1) % TENSORS).all()
+        x, y = i, (i + 1) % TENSORS
+        assert (made[i].download() == (x * y if i % 2 else x + y)).all()
 
     def replay() -> float:
         with dev.batch():
@@ -114,9 +119,13 @@ def peer_runs(count: int) -> dict[str, Callable[[], float]]:
         ]
     )
     pipeline_layout = device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=16)
-    module = device.create_shader_module(code=WGSL.format(params="var<immediate> params: Params;"))
-    pipeline = device.create_compute_pipeline(
-        layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
+    code = WGSL.format(params="var<immediate> params: Params;")
+    pipeline, other = (
+        device.create_compute_pipeline(
+            layout=pipeline_layout,
+            compute={"module": device.create_shader_module(code=text), "entry_point": "main"},
+        )
+        for text in (code, code.replace("x[id.x] + y", "x[id.x] * y"))
     )
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
     buffers = [device.create_buffer(size=4096, usage=usage) for _ in range(3)]
@@ -178,6 +187,7 @@ def peer_runs(count: int) -> dict[str, Callable[[], float]]:
         compute.set_pipeline(pipeline)
         compute.set_immediates(0, data, 0, 16)
         for i in range(count):
+            compute.set_pipeline(other if i % 2 else pipeline)
             compute.set_bind_group(0, groups[i % TENSORS])
             compute.dispatch_workgroups(1)
         figure = (time.perf_counter() - start) / count * 1e6
