@@ -32,6 +32,8 @@ from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
+# Where there are processors to spare a thread submits them: the library takes long to finish.
+ASIDE = wgpu.processors() > 2
 JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
 LOOPS_COUNTED = 1 << 20
 
@@ -73,15 +75,16 @@ class GpuDevice(Device):
             self._encoder = wgpu.CommandEncoder(self.native)
         return self._encoder
 
-    def recorded(self) -> None:
-        """Called after recording: submits once enough is pending."""
-        if self._encoder is not None and self._encoder.count >= SUBMIT_AFTER and not self._held:
-            self.submit()
+    def recorded(self, enough: int, aside: bool) -> None:
+        """Called after recording: has it submitted once that many dispatches are pending.
 
-    def replayed(self, enough: int) -> None:
-        """Called after a replay: has it submitted aside once that many dispatches are pending."""
+        `aside` has a thread of its own do it.
+        """
         encoder = self._encoder
         if encoder is not None and encoder.count >= enough and not self._held:
+            if not aside:
+                self.submit()
+                return
             with wgpu.uninterrupted():
                 self._take_encoder()
                 encoder.submit_aside()
@@ -357,32 +360,36 @@ class GpuPlan:
         self.plain = len(sizes) == 1 and self.finish is None and not written
 
     def run(self, inputs: Sequence[Tensor]) -> Any:
+        # This runs for every operation: it is written for few Python calls.
         device = self.device
         tensors = cast_inputs(inputs, self.result) if self.cast else inputs
         if self.written:
             tensors = self._apart(tensors)
-        storages = [tensor.storage for tensor in tensors]
+        storages = [tensor._storage or tensor.storage for tensor in tensors]
         count = len(storages)
         # Before the lock is taken: a thread that held it may be lost in a fork.
         device.usable()
         with device.lock:
+            take = device.take if device._apart else device.pool.take
             for nbytes in self.sizes:
-                storages.append(device.take(nbytes))
-            if self.steps:
+                storages.append(take(nbytes))
+            steps = self.steps
+            if steps:
                 buffers = [storage.buffer for storage in storages]
-                encoder = device.encoder()
-                for dispatch, slots in self.steps:
+                encoder = device._encoder or device.encoder()
+                for dispatch, slots in steps:
                     encoder.dispatch(
                         dispatch, buffers if slots is None else [buffers[slot] for slot in slots]
                     )
-                if device.program is not None:
-                    for dispatch, slots in self.steps:
-                        device.program.dispatch(
+                program = device.program
+                if program is not None:
+                    for dispatch, slots in steps:
+                        program.dispatch(
                             dispatch,
                             storages if slots is None else [storages[slot] for slot in slots],
                         )
-                if encoder.count >= SUBMIT_AFTER:
-                    device.recorded()
+                if encoder.count >= SUBMIT_AFTER and not device._held:
+                    device.recorded(SUBMIT_AFTER, ASIDE)
         if self.plain:
             return Tensor(device, storages[count], self.outputs[0])
         made = storages[count : count + len(self.outputs)]

@@ -125,10 +125,10 @@ class GpuProgram(Program):
 
         def step() -> None:
             device.encoder().replay(replay)
-            device.replayed(LONGEST)
+            device.recorded(LONGEST, True)
 
         return step
 
     def _run(self) -> None:
         super()._run()
-        self.device.replayed(ENOUGH)
+        self.device.recorded(ENOUGH, True)

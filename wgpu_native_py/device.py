@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 
 LARGE = 4 << 20  # bytes from which threads and mapped buffers of our own are worth it
 
+
+def processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 FORKED = (
     "a GPU device does not survive a fork; start the process with multiprocessing's spawn instead"
 )

@@ -45,7 +45,10 @@ class CommandEncoder:
             self._pipeline = None  # an exception may come between
             self._set_pipeline(compute, pipeline.handle)
             self._pipeline = pipeline
-        self._set_group(compute, 0, dispatch.group(buffers), 0, self._null)
+        # A buffer that goes takes its groups along, so that ids tell buffers apart (buffer.py).
+        key = tuple(map(id, buffers))
+        group = dispatch.groups.get(key) or dispatch.keep_group(key, buffers)
+        self._set_group(compute, 0, group, 0, self._null)
         x, y, z = dispatch.workgroups
         self._dispatch(compute, x, y, z)
         self.count += 1

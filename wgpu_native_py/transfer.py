@@ -7,13 +7,13 @@ every few KiB. So several threads copy pieces while the device moves others.
 from __future__ import annotations
 
 import ctypes
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
+from .device import processors
 from .encoder import CommandEncoder
 from .errors import ValidationError
 from .signals import uninterrupted
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PIECE = 8 << 20
 SLOTS = 8  # pieces on their way at a time
-THREADS = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4)
+THREADS = min(4, processors())
 SPAN = 256 << 20  # bytes between which signals are let through
 PATIENCE = 5.0  # seconds of looking whether a piece has arrived, before waiting for everything
 
@@ -98,12 +98,13 @@ class Transfers:
             for start in range(0, view.nbytes, SPAN):
                 with uninterrupted():
                     # Slots are given up when something fails: who knows which are mapped.
-                    slots = self._rings.pop(usage, None)
-                    if slots is None:
-                        slots = [Slot(self._device, usage) for _ in range(SLOTS)]
+                    slots = self._rings.pop(usage, [])
+                    size = min(SPAN, view.nbytes - start)
+                    while len(slots) < min(SLOTS, -(-size // PIECE)):
+                        slots.append(Slot(self._device, usage))
                     copies: list[Future[Any]] = []
                     try:
-                        move(buffer, start, min(SPAN, view.nbytes - start), address, slots, copies)
+                        move(buffer, start, size, address, slots, copies)
                     finally:
                         wait(copies)  # no thread may write where nothing is mapped any more
                     self._rings[usage] = slots
