@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ SMALLEST = 256
 KEEP = 1 << 30  # bytes of free buffers that a pool holds on to
 
 
+@functools.lru_cache(maxsize=4096)
 def size_class(nbytes: int) -> int:
     """The buffer size used for `nbytes`: at most an eighth larger, so that buffers fit again."""
     if nbytes <= SMALLEST:
@@ -42,7 +44,8 @@ class Storage:
         except TensorFreedError:  # its making was interrupted
             return
         del self.buffer
-        self.pool.put(buffer)
+        pool = self.pool
+        pool.returned.append((buffer, pool.turn if pool.recording else 0))
 
 
 class Reserve:
@@ -77,7 +80,7 @@ class Pool:
         # lent stays alive here, so that it can come back.
         self._lent: dict[int, Any] = {}
         # Destructors run on any thread and at any time: they only append here.
-        self._returned: deque[tuple[Any, int]] = deque()
+        self.returned: deque[tuple[Any, int]] = deque()
         self._let_go: deque[tuple[set[int], int]] = deque()
         self._reserved: dict[int, Any] = {}  # buffers that belong to programs
         self.recording_into: Reserve | None = None
@@ -92,7 +95,8 @@ class Pool:
 
     def take(self, nbytes: int, *, unread: bool = False) -> Storage:
         """Memory for `nbytes`; `unread=True` for memory that no unsubmitted work touches."""
-        self.collect()
+        if self.returned or self._let_go:
+            self.collect()
         size = size_class(nbytes)
         if size > self.largest:
             if nbytes > self.largest:
@@ -149,17 +153,13 @@ class Pool:
                 f"for while tensors hold {self.in_use:,}. Free tensors, or work in smaller pieces."
             ) from None
 
-    def put(self, buffer: Any) -> None:
-        """Take a buffer back. Called from destructors."""
-        self._returned.append((buffer, self.turn if self.recording else 0))
-
     def collect(self) -> None:
         """Sort the buffers that came back into the free ones."""
-        returned = self._returned
+        returned, lent, reserved = self.returned, self._lent, self._reserved
         while returned:
             buffer, turn = returned.popleft()
-            del self._lent[id(buffer)]
-            if id(buffer) not in self._reserved:
+            del lent[id(buffer)]
+            if id(buffer) not in reserved:
                 self._keep(buffer, turn)
             elif self.recording_into is not None and buffer in self.recording_into:
                 self.recording_into.free.setdefault(buffer.size, []).append(buffer)
@@ -174,8 +174,11 @@ class Pool:
         size = buffer.size
         self.in_use -= size
         if self.pooled + size <= self.keep:
-            self._free.setdefault(size, []).append((buffer, turn))
             self.pooled += size
+            free = self._free.get(size)
+            if free is None:
+                free = self._free[size] = []
+            free.append((buffer, turn))
 
     def reserve(self) -> Reserve:
         """From now on, what is taken belongs to the reserve that is returned."""

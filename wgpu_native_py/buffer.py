@@ -25,6 +25,7 @@ class Buffer:
             | c.WGPUBufferUsage_CopySrc
             | c.WGPUBufferUsage_CopyDst,
             "uniform": c.WGPUBufferUsage_Uniform | c.WGPUBufferUsage_CopyDst,
+            "write": c.WGPUBufferUsage_MapWrite | c.WGPUBufferUsage_CopySrc,
             "read": c.WGPUBufferUsage_MapRead | c.WGPUBufferUsage_CopyDst,
             "query": c.WGPUBufferUsage_QueryResolve | c.WGPUBufferUsage_CopySrc,
         }

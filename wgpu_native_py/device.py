@@ -7,6 +7,7 @@ list is empty.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
@@ -27,10 +28,20 @@ if TYPE_CHECKING:
     from .buffer import Buffer
     from .instance import Adapter
     from .pipeline import ComputePipeline
+    from .transfer import Transfers
 
-# A write goes through a staging buffer of its size, kept until the next submit: so many bytes may
-# wait, and each write is reckoned to take so many more.
-WRITE_CHUNK = 4 << 20
+LARGE = 4 << 20  # bytes from which threads and mapped buffers of our own are worth it
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# Bytes of small writes, each reckoned to take WRITE_COST more, that wait for the next submit.
+WRITES_WAITING = 4 << 20
 WRITE_COST = 4 << 10
 
 FORKED = (
@@ -177,6 +188,13 @@ class Device:
         self.usable()
         return ComputePipeline(self, wgsl, params_size, entry, label, checked)
 
+    @functools.cached_property
+    def transfers(self) -> Transfers:
+        """Large copies from and to host memory."""
+        from .transfer import Transfers
+
+        return Transfers(self)
+
     def poll(self, wait: bool = False) -> None:
         """Let finished work be freed; with `wait`, once nothing is in flight."""
         self.usable()
@@ -187,8 +205,11 @@ class Device:
         """Release the device. Objects made on it stay valid in memory but can't be used."""
         if self.handle is None:
             return
-        if self._worker is not None and not self.abandoned:
-            self._worker.shutdown()
+        if not self.abandoned:
+            if self._worker is not None:
+                self._worker.shutdown()
+            if "transfers" in self.__dict__:
+                self.transfers.close()
         if not self.lost:
             self.library.binding.notice_loss(self)
             if self.errors:
@@ -237,24 +258,17 @@ class Queue:
         ffi = self.device.library.ffi
         view = memoryview(data).cast("B")
         size = view.nbytes
-        if size <= WRITE_CHUNK and size % 4 == 0:
-            if size:
-                self._write(self.handle, buffer.handle, 0, ffi.from_buffer(view), size)
-                if self.device.errors:
-                    self.device.check("while data was uploaded")
-                self._waiting += size + WRITE_COST
-                if self._waiting > WRITE_CHUNK:
-                    self._flush_writes()
-            return
-        for start in range(0, size, WRITE_CHUNK):
-            chunk = view[start : start + WRITE_CHUNK]
-            if chunk.nbytes % 4:  # only whole words can be written
-                chunk = memoryview(bytes(chunk) + bytes(-chunk.nbytes % 4))
-            self._write(self.handle, buffer.handle, start, ffi.from_buffer(chunk), chunk.nbytes)
+        if size > LARGE:
+            self.device.transfers.write(buffer, view)
+        elif size:
+            if size % 4:  # only whole words can be written
+                view = memoryview(bytes(view) + bytes(-size % 4))
+            self._write(self.handle, buffer.handle, 0, ffi.from_buffer(view), view.nbytes)
             if self.device.errors:
                 self.device.check("while data was uploaded")
-            self._waiting += chunk.nbytes + WRITE_COST
-            if self._waiting > WRITE_CHUNK:
+            # The library stages what is written in memory of its own, until something is submitted.
+            self._waiting += size + WRITE_COST
+            if self._waiting > WRITES_WAITING:
                 self._flush_writes()
 
     def _flush_writes(self) -> None:

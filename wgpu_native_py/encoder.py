@@ -45,7 +45,10 @@ class CommandEncoder:
             self._pipeline = None  # an exception may come between
             self._set_pipeline(compute, pipeline.handle)
             self._pipeline = pipeline
-        self._set_group(compute, 0, dispatch.group(buffers), 0, self._null)
+        # A buffer that goes takes its groups along, so that ids tell buffers apart (buffer.py).
+        key = tuple(map(id, buffers))
+        group = dispatch.groups.get(key) or dispatch.keep_group(key, buffers)
+        self._set_group(compute, 0, group, 0, self._null)
         x, y, z = dispatch.workgroups
         self._dispatch(compute, x, y, z)
         self.count += 1
@@ -67,18 +70,19 @@ class CommandEncoder:
         self._pipeline = current
         self.count += len(replay.calls)
 
-    def copy(self, source: Buffer, target: Buffer, size: int, start: int = 0) -> None:
-        """Record a copy of `size` bytes of `source` from `start` on to the start of `target`.
+    def copy(self, source: Buffer, target: Buffer, size: int, start: int = 0, to: int = 0) -> None:
+        """Record a copy of `size` bytes of `source` from `start` on into `target` from `to` on.
 
-        Both numbers are multiples of 4, and size is at least 4.
+        All three are multiples of 4, and size is at least 4.
         """
-        if size <= 0 or size % 4 or start % 4 or start + size > source.size or size > target.size:
+        fits = start + size <= source.size and to + size <= target.size
+        if size <= 0 or size % 4 or start % 4 or to % 4 or not fits:
             raise ValidationError(
-                f"cannot copy {size} bytes at {start} of {source.size} into {target.size} bytes"
+                f"cannot copy {size} bytes at {start} of {source.size} to {to} of {target.size}"
             )
         self._end_pass()
         self.device.library.c.wgpuCommandEncoderCopyBufferToBuffer(
-            self._handle, source.handle, start, target.handle, 0, size
+            self._handle, source.handle, start, target.handle, to, size
         )
         self.count += 1
 

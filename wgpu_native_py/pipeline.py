@@ -174,9 +174,9 @@ class Dispatch:
     __slots__ = (
         "_descriptor",
         "_entries",
-        "_groups",
         "_slots",
         "_uniform",
+        "groups",
         "pipeline",
         "workgroups",
     )
@@ -220,15 +220,8 @@ class Dispatch:
             self._uniform = uniform
         for entry, size in zip(self._entries, sizes or (), strict=False):
             entry.size = max(size, 4)  # a binding can't be empty
-        self._groups: dict[tuple[int, ...], Any] = {}
+        self.groups: dict[tuple[int, ...], Any] = {}
         self._slots = [ffi.addressof(self._entries, index) for index in range(buffers)]
-
-    def group(self, buffers: Sequence[Buffer]) -> Any:
-        """A bind group of these buffers, in the order of their binding numbers."""
-        # Buffers are known by id: a buffer that goes takes its groups along (buffer.py).
-        key = tuple(map(id, buffers))
-        group = self._groups.get(key)
-        return self._keep_group(key, buffers) if group is None else group
 
     def create_group(self, buffers: Sequence[Buffer]) -> Any:
         """A bind group that is the caller's to release, before its buffers go."""
@@ -241,22 +234,23 @@ class Dispatch:
         device = self.pipeline.device
         return device.library.c.wgpuDeviceCreateBindGroup(device.handle, self._descriptor)
 
-    def _keep_group(self, key: tuple[int, ...], buffers: Sequence[Buffer]) -> Any:
+    def keep_group(self, key: tuple[int, ...], buffers: Sequence[Buffer]) -> Any:
+        """A bind group of these buffers, in the order of their binding numbers, kept as `key`."""
         group = self.create_group(buffers)
-        if len(self._groups) >= GROUPS_KEPT:
-            oldest = next(iter(self._groups))
-            self.pipeline.device.library.c.wgpuBindGroupRelease(self._groups.pop(oldest))
-        self._groups[key] = group
+        if len(self.groups) >= GROUPS_KEPT:
+            oldest = next(iter(self.groups))
+            self.pipeline.device.library.c.wgpuBindGroupRelease(self.groups.pop(oldest))
+        self.groups[key] = group
         for buffer in buffers:
             if len(buffer.groups) >= 64:
                 gone = [item for item, kept in buffer.groups.items() if item[1] not in kept]
                 for item in gone:
                     del buffer.groups[item]
-            buffer.groups[id(self._groups), key] = self._groups
+            buffer.groups[id(self.groups), key] = self.groups
         return group
 
     def __del__(self) -> None:
-        if hasattr(self, "_groups") and not self.pipeline.device.abandoned:
+        if hasattr(self, "groups") and not self.pipeline.device.abandoned:
             release = self.pipeline.device.library.c.wgpuBindGroupRelease
-            while self._groups:
-                release(self._groups.popitem()[1])
+            while self.groups:
+                release(self.groups.popitem()[1])

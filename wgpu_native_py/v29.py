@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .binding import Binding, Handle
+from .binding import Answer, Binding, Handle
 
 if TYPE_CHECKING:
     from .device import Device
@@ -39,9 +38,6 @@ class BindingV29(Binding):
         self._on_device = self.callback("WGPURequestDeviceCallback", self._device_requested)
         self._on_mapped = self.callback("WGPUBufferMapCallback", self._mapped)
         self._on_done = self.callback("WGPUQueueWorkDoneCallback", self._work_done)
-        # What callbacks will answer to, by number: they may come long after a wait was given up.
-        self._answers: dict[int, list[str]] = {}
-        self._numbers = itertools.count(1)
         self._on_scope = self.callback("WGPUPopErrorScopeCallback", self._scope_popped)
 
     def callback(self, ctype: str, function: Any) -> Any:
@@ -145,18 +141,16 @@ class BindingV29(Binding):
     def timestamp_period(self, queue: Handle) -> float:
         return float(self.c.wgpuQueueGetTimestampPeriod(queue))
 
-    def map_read(self, device: Device, buffer: Handle, size: int) -> str:
+    def map_async(self, buffer: Handle, mode: int, size: int, userdata: Any) -> None:
         info = self.ffi.new("WGPUBufferMapCallbackInfo *")
         info.mode = self.c.WGPUCallbackMode_AllowSpontaneous
         info.callback = self._on_mapped
-        answer, info.userdata1 = self._answer()
-        self.c.wgpuBufferMapAsync(buffer, self.c.WGPUMapMode_Read, 0, size, info[0])
-        self._wait(device, answer)
-        return answer[0] if answer else "no answer from the device"
+        info.userdata1 = userdata
+        self.c.wgpuBufferMapAsync(buffer, mode, 0, size, info[0])
 
     def _mapped(self, status: int, message: Any, userdata: Any, _unused: Any) -> None:
-        right = status == self.c.WGPUMapAsyncStatus_Success
-        self._answered(userdata, "" if right else self.text(message) or f"status {status}")
+        done = status == self.c.WGPUMapAsyncStatus_Success
+        self.answer(userdata, "" if done else self.text(message) or f"status {int(status)}")
 
     def poll(self, device: Device, wait: bool) -> None:
         if not wait:
@@ -166,26 +160,16 @@ class BindingV29(Binding):
         info = self.ffi.new("WGPUQueueWorkDoneCallbackInfo *")
         info.mode = self.c.WGPUCallbackMode_AllowSpontaneous
         info.callback = self._on_done
-        answer, info.userdata1 = self._answer()
+        answer = self.ask()
+        info.userdata1 = answer.handle
         self.c.wgpuQueueOnSubmittedWorkDone(device.queue.handle, info[0])
-        self._wait(device, answer)
+        self.wait_for(device, answer)
 
     def _work_done(self, status: int, _message: Any, userdata: Any, _unused: Any) -> None:
-        self._answered(userdata, "")
+        self.answer(userdata, "")
 
-    def _answer(self) -> tuple[list[str], Any]:
-        number = next(self._numbers)
-        answer = self._answers[number] = []
-        return answer, self.ffi.cast("void *", number)
-
-    def _answered(self, userdata: Any, text: str) -> None:
-        self._answers.pop(int(self.ffi.cast("uintptr_t", userdata))).append(text)
-
-    def _wait(self, device: Device, answer: list[str]) -> None:
-        """Process events until there is an answer, or the device is lost.
-
-        wgpuDevicePoll would wait by itself, but ends the process where the device is lost.
-        """
+    def wait_for(self, device: Device, answer: Answer) -> None:
+        # wgpuDevicePoll would wait by itself, but ends the process where the device is lost.
         events, instance = self.c.wgpuInstanceProcessEvents, device.adapter.instance.handle
         start = time.perf_counter()
         look = LOOK
@@ -193,7 +177,7 @@ class BindingV29(Binding):
         if device.adapter.info.type == "software":
             pace, longest = SOFTWARE_PACE, SOFTWARE_LONGEST
         events(instance)
-        while not answer and not self.kept:
+        while answer.reason() is None and not self.kept:
             waited = time.perf_counter() - start
             if waited > look:
                 look += min(look, MOST)
