@@ -7,7 +7,8 @@ binary, which reports its own rates; without one, tensai's are shown alone. File
 once. The next token's most likely candidates are compared: they must be the peer's.
 
 Of a replayed decode step it also shows how many dispatches it has, what it costs the host to
-record, and how long it takes in all.
+record, and how long it takes in all; and how many tokens a second the device could decode if it did
+nothing but read the file's bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 import tensai
 from benchmarks.llamaserver import LlamaServer
 from benchmarks.measure import show
+from benchmarks.peak import bandwidth
 from benchmarks.randomgguf import SHAPES, write
 from tensai.models import LanguageModel, load
 
@@ -39,6 +41,7 @@ HEAD = (
     "dispatches",
     "host us",
     "us",
+    "decode peak",
 )
 CLOSE = 0.05  # logarithms of probabilities, both sides rounding activations
 
@@ -102,6 +105,7 @@ def measure(spec: str, device: Any, folder: Path, peer: Path | None) -> tuple[An
     if not path.exists():
         write(path, SHAPES[shape], kind)
     prompt = np.random.default_rng(0).integers(300, 32_000, PROMPT).tolist()
+    peak = bandwidth(device) / path.stat().st_size
     model = load(path, device, context=PROMPT + ANSWER + 128)
     prefill, decode = rates(model, prompt)
     dispatches, host, whole = step(model)
@@ -129,6 +133,7 @@ def measure(spec: str, device: Any, folder: Path, peer: Path | None) -> tuple[An
         dispatches,
         host,
         whole,
+        peak,
     )
 
 

@@ -1,8 +1,11 @@
-"""Square f32 products, resident on the device, against a peer in the same run.
+"""f32 products, resident on the device, against a peer in the same run.
 
-    python -m benchmarks.matmul [--peer numpy|torch] [--sizes 512 1024 ...] [--api v22|v29] [--json]
+    python -m benchmarks.matmul [--peer numpy|torch] [--sizes 512 1000 ...] [--batched 64x512 ...]
+                                [--transposed 1024 ...] [--api v22|v29] [--json]
 
-With --peer torch the peer is PyTorch on CUDA where there is one (TF32 off), else on the CPU. Every
+Cubes of `--sizes`; `--batched 64x512` is 64 of 512; `--transposed` are cubes of which the first
+matrix is given transposed, and then the second. With --peer torch the peer is PyTorch on CUDA where
+there is one (TF32 off), else on the CPU. The peak is a kernel of nothing but multiply-adds. Every
 timed product is verified: a sample of its rows against float64 NumPy.
 """
 
@@ -11,17 +14,59 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tensai
 from benchmarks.measure import alternate, show
+from benchmarks.peak import arithmetic
 
 SECONDS = 0.2  # of products in each timed run
+Array = np.ndarray[Any, Any]
+Run = tuple[Callable[[], Any], Callable[[], Any]]  # multiply, wait
 
 
-def timed(multiply: Callable[[], Any], wait: Callable[[], Any], count: int) -> float:
+@dataclass(frozen=True)
+class Work:
+    """A product of two cubes' sides, `count` of them at a time; a transposed side is swapped."""
+
+    name: str
+    size: int
+    count: int = 1
+    first: bool = False
+    second: bool = False
+
+    def arrays(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        shape = (self.count, self.size, self.size)[self.count == 1 :]
+        return rng.standard_normal(shape, np.float32), rng.standard_normal(shape, np.float32)
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        """In NumPy or PyTorch."""
+        return (a.swapaxes(-1, -2) if self.first else a) @ (
+            b.swapaxes(-1, -2) if self.second else b
+        )
+
+    def ours(self, a: Any, b: Any) -> Any:
+        if self.first:
+            return tensai.ops.matmul_tn(a, b)
+        return tensai.ops.matmul_t(a, b) if self.second else a @ b
+
+    def verify(self, who: str, product: Array, a: Array, b: Array) -> None:
+        """Raise unless a sample of rows of the last product is within tensai's bound."""
+        a, b, product = (array.reshape(-1, self.size, self.size)[-1] for array in (a, b, product))
+        a, b = (a.T if self.first else a), (b.T if self.second else b)
+        rows = np.linspace(0, self.size - 1, 16).astype(int)
+        right = a[rows].astype(np.float64) @ b.astype(np.float64)
+        bound = 1e-6 * np.sqrt(self.size) * np.abs(right).max()
+        worst = np.abs(product[rows] - right).max()
+        if not worst <= bound:
+            raise SystemExit(f"{who}, {self.name}: off by {worst}, {bound} is allowed")
+
+
+def timed(run: Run, count: int) -> float:
+    multiply, wait = run
     start = time.perf_counter()
     for _ in range(count):
         multiply()
@@ -29,66 +74,68 @@ def timed(multiply: Callable[[], Any], wait: Callable[[], Any], count: int) -> f
     return (time.perf_counter() - start) / count
 
 
-def verify(name: str, product: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """Raise unless a sample of rows is within the bound that tensai promises."""
-    rows = np.linspace(0, len(a) - 1, 16).astype(int)
-    expected = a[rows].astype(np.float64) @ b.astype(np.float64)
-    bound = 1e-6 * np.sqrt(a.shape[1]) * np.abs(expected).max()
-    worst = np.abs(product[rows] - expected).max()
-    if not worst <= bound:
-        raise SystemExit(f"{name}: off by {worst}, {bound} is allowed")
-
-
-def ours(dev: Any, a: np.ndarray, b: np.ndarray) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def ours(dev: Any, work: Work, a: Array, b: Array) -> Run:
     x, y = dev.upload(a), dev.upload(b)
-    verify("tensai", (x @ y).download(), a, b)
-    return lambda: x @ y, dev.synchronize
+    work.verify("tensai", work.ours(x, y).download(), a, b)
+    return lambda: work.ours(x, y), dev.synchronize
 
 
-def peer(name: str, a: np.ndarray, b: np.ndarray) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def peer(name: str, work: Work, a: Array, b: Array) -> Run:
     if name == "numpy":
-        return lambda: a @ b, lambda: None
+        return lambda: work.multiply(a, b), lambda: None
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
     cuda = torch.cuda.is_available()
     x, y = (torch.from_numpy(m).to("cuda" if cuda else "cpu") for m in (a, b))
-    verify("torch", (x @ y).cpu().numpy(), a, b)
-    return lambda: x @ y, torch.cuda.synchronize if cuda else lambda: None
+    work.verify("torch", work.multiply(x, y).cpu().numpy(), a, b)
+    return lambda: work.multiply(x, y), torch.cuda.synchronize if cuda else lambda: None
+
+
+def works(options: argparse.Namespace) -> list[Work]:
+    made = [Work(str(size), size) for size in options.sizes]
+    for text in options.batched:
+        count, size = (int(number) for number in text.split("x"))
+        made.append(Work(text, size, count))
+    for size in options.transposed:
+        made.append(Work(f"{size}, first transposed", size, first=True))
+        made.append(Work(f"{size}, second transposed", size, second=True))
+    return made
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--peer", choices=("numpy", "torch"), default="numpy")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512, 1024])
+    parser.add_argument("--sizes", type=int, nargs="*", default=[256, 512, 1024])
+    parser.add_argument("--batched", nargs="*", default=[])
+    parser.add_argument("--transposed", type=int, nargs="*", default=[])
+    parser.add_argument("--warm", type=float, default=1.0, help="seconds before each measurement")
     parser.add_argument("--api", choices=("v22", "v29"))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     dev = tensai.open(api=options.api)
     rng = np.random.default_rng(0)
+    peak = arithmetic(dev) / 1e12
     rows = []
-    for size in options.sizes:
-        a, b = rng.normal(size=(2, size, size)).astype(np.float32)
-        runs = {"tensai": ours(dev, a, b), options.peer: peer(options.peer, a, b)}
+    for work in works(options):
+        a, b = work.arrays(rng)
+        runs = {"tensai": ours(dev, work, a, b), options.peer: peer(options.peer, work, a, b)}
         counts = {}
-        for name, (multiply, wait) in runs.items():
-            # Warm up for a second: cards idle at a low clock.
-            end = time.perf_counter() + 1
-            once = 1.0
+        for name, run in runs.items():
+            end = time.perf_counter() + options.warm  # cards idle at a low clock
+            once = timed(run, 3)
             while time.perf_counter() < end:
-                once = min(once, timed(multiply, wait, 3))
+                once = min(once, timed(run, 3))
             counts[name] = max(3, int(SECONDS / once))
         medians = alternate(
-            {
-                name: (lambda m=multiply, w=wait, n=counts[name]: timed(m, w, n))
-                for name, (multiply, wait) in runs.items()
-            },
-            5,
+            {name: (lambda r=run, n=counts[name]: timed(r, n)) for name, run in runs.items()}, 5
         )
-        tera = {name: 2 * size**3 / seconds / 1e12 for name, seconds in medians.items()}
-        rows.append((size, tera["tensai"], tera[options.peer], tera["tensai"] / tera[options.peer]))
+        flop = 2 * work.count * work.size**3
+        tera = {name: flop / seconds / 1e12 for name, seconds in medians.items()}
+        ratio = tera["tensai"] / tera[options.peer]
+        rows.append((work.name, tera["tensai"], tera[options.peer], ratio, peak))
     title = f"f32 matmul on {dev.name}, {dev.library.api if dev.library else ''}, TFLOP/s"
-    show(title, ("size", "tensai", options.peer, "ratio"), rows, options.json)
+    show(title, ("size", "tensai", options.peer, "ratio", "peak"), rows, options.json)
 
 
 if __name__ == "__main__":

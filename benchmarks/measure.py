@@ -8,7 +8,18 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Table(NamedTuple):
+    """What a benchmark found."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+shown: list[Table] = []  # by this process, for whoever runs several benchmarks
 
 
 def alternate(runs: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
@@ -37,15 +48,13 @@ def per_call(body: Callable[[], Any], count: int) -> float:
 
 
 def show(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -> None:
-    """Print rows as a table, or as JSON with what they were measured on."""
+    """Print rows as a table, or as JSON with what they were measured on; and keep them."""
+    shown.append(Table(title, tuple(head), [tuple(row) for row in rows]))
     if as_json:
         measured = [dict(zip(head, row, strict=True)) for row in rows]
-        machine = (
-            f"{platform.processor() or platform.machine()}, Python {platform.python_version()}"
-        )
-        print(json.dumps({"benchmark": title, "machine": machine, "rows": measured}, indent=1))
+        print(json.dumps({"benchmark": title, "machine": machine(), "rows": measured}, indent=1))
         return
-    cells = [[_text(cell) for cell in row] for row in (head, *rows)]
+    cells = [[text(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     print(title)
     for number, row in enumerate(cells):
@@ -58,7 +67,12 @@ def show(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], as_json
             print("  " + "  ".join("-" * width for width in widths))
 
 
-def _text(cell: Any) -> str:
+def text(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:.3g}" if abs(cell) < 100 else f"{cell:,.0f}"
     return str(cell)
+
+
+def machine() -> str:
+    """What the host is."""
+    return f"{platform.processor() or platform.machine()}, Python {platform.python_version()}"

@@ -3,9 +3,10 @@
     python -m benchmarks.training [--sizes 512 ...] [--peer torch|none] [--api v22|v29] [--json]
 
 The block is mse((x @ w1).gelu() @ w2, y), all square, with the gradients of x, w1 and w2: six
-products a step. Columns, in steps a second: tensai's tape, the same step recorded and replayed, and
-PyTorch (CUDA where there is one, TF32 off). Then the same block written by hand in NumPy, with
-np.matmul and with tensai.matmul on the accelerator, its products going to the device and back.
+products a step. Columns, in steps a second: tensai's tape, the same step recorded and replayed,
+PyTorch (CUDA where there is one, TF32 off), and what the products alone would allow. Then the same
+block written by hand in NumPy, with np.matmul and with tensai.matmul on the accelerator, its
+products going to the device and back.
 Gradients of all of them are compared before anything is timed.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 
 import tensai
 from benchmarks.measure import alternate, show
+from benchmarks.peak import arithmetic
 from tensai.autograd import Parameter, mse_loss, recorded
 
 SECONDS = 0.3  # of steps in each timed run
@@ -131,6 +133,7 @@ def main() -> None:
     options = parser.parse_args()
     dev = tensai.open(api=options.api)
     rng = np.random.default_rng(0)
+    flops = arithmetic(dev)
     resident, hosted = [], []
     for size in options.sizes:
         arrays = list(rng.normal(0, 1, (4, size, size)).astype(np.float32))
@@ -142,7 +145,8 @@ def main() -> None:
         found = rates(runs)
         peer = found.get("torch", math.nan)
         best = max(found["tape"], found["recorded"])
-        resident.append((size, found["tape"], found["recorded"], peer, best / peer))
+        peak = flops / (12 * size**3)
+        resident.append((size, found["tape"], found["recorded"], peer, best / peer, peak))
         with tensai.accelerated(dev, threshold=0):
             found = rates(
                 {"numpy": by_hand(arrays, np.matmul), "hook": by_hand(arrays, tensai.matmul)}
@@ -150,7 +154,7 @@ def main() -> None:
         ratio = found["hook"] / found["numpy"]
         hosted.append((size, size**3 / 1e8, found["hook"], found["numpy"], ratio))
     name = f"{dev.name}, {dev.library.api if dev.library else ''}"
-    head = ("size", "tape", "recorded", options.peer, "ratio")
+    head = ("size", "tape", "recorded", options.peer, "ratio", "peak")
     show(f"Training steps a second, resident, on {name}", head, resident, options.json)
     head = ("size", "1e8 MAC a product", "hook", "numpy", "ratio")
     show(f"The same by hand, products through tensai.matmul, on {name}", head, hosted, options.json)

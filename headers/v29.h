@@ -122,6 +122,13 @@ typedef enum WGPUQueryType {
     WGPUQueryType_Force32 = 0x7FFFFFFF
 } WGPUQueryType;
 
+typedef enum WGPUQueueWorkDoneStatus {
+    WGPUQueueWorkDoneStatus_Success = 0x00000001,
+    WGPUQueueWorkDoneStatus_CallbackCancelled = 0x00000002,
+    WGPUQueueWorkDoneStatus_Error = 0x00000003,
+    WGPUQueueWorkDoneStatus_Force32 = 0x7FFFFFFF
+} WGPUQueueWorkDoneStatus;
+
 typedef enum WGPURequestDeviceStatus {
     WGPURequestDeviceStatus_Success = 0x00000001,
     WGPURequestDeviceStatus_CallbackCancelled = 0x00000002,
@@ -171,6 +178,7 @@ typedef WGPUFlags WGPUShaderStage;
 typedef void (*WGPUBufferMapCallback)(WGPUMapAsyncStatus status, WGPUStringView message, void *userdata1, void *userdata2);
 typedef void (*WGPUDeviceLostCallback)(const WGPUDevice *device, WGPUDeviceLostReason reason, WGPUStringView message, void *userdata1, void *userdata2);
 typedef void (*WGPUPopErrorScopeCallback)(WGPUPopErrorScopeStatus status, WGPUErrorType type, WGPUStringView message, void *userdata1, void *userdata2);
+typedef void (*WGPUQueueWorkDoneCallback)(WGPUQueueWorkDoneStatus status, WGPUStringView message, void *userdata1, void *userdata2);
 typedef void (*WGPURequestDeviceCallback)(WGPURequestDeviceStatus status, WGPUDevice device, WGPUStringView message, void *userdata1, void *userdata2);
 typedef void (*WGPUUncapturedErrorCallback)(const WGPUDevice *device, WGPUErrorType type, WGPUStringView message, void *userdata1, void *userdata2);
 typedef struct WGPUChainedStruct {
@@ -201,6 +209,14 @@ typedef struct WGPUPopErrorScopeCallbackInfo {
     void *userdata1;
     void *userdata2;
 } WGPUPopErrorScopeCallbackInfo;
+
+typedef struct WGPUQueueWorkDoneCallbackInfo {
+    WGPUChainedStruct *nextInChain;
+    WGPUCallbackMode mode;
+    WGPUQueueWorkDoneCallback callback;
+    void *userdata1;
+    void *userdata2;
+} WGPUQueueWorkDoneCallbackInfo;
 
 typedef struct WGPURequestDeviceCallbackInfo {
     WGPUChainedStruct *nextInChain;
@@ -741,6 +757,7 @@ void wgpuInstanceRelease(WGPUInstance instance);
 void wgpuPipelineLayoutRelease(WGPUPipelineLayout pipelineLayout);
 void wgpuQuerySetRelease(WGPUQuerySet querySet);
 float wgpuQueueGetTimestampPeriod(WGPUQueue queue);
+WGPUFuture wgpuQueueOnSubmittedWorkDone(WGPUQueue queue, WGPUQueueWorkDoneCallbackInfo callbackInfo);
 void wgpuQueueRelease(WGPUQueue queue);
 void wgpuQueueSubmit(WGPUQueue queue, size_t commandCount, const WGPUCommandBuffer *commands);
 void wgpuQueueWriteBuffer(

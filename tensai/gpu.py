@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,17 +26,19 @@ from .device import (
     needs_cast,
 )
 from .dtypes import bool_, device_bytes, u32
+from .errors import TensaiError
 from .memory import Pool, Storage, size_class
 from .operation import Job, Operation, Result, Spec, pack
+from .ops.tiles import Pace
 from .plan import ReferencePlan
 from .program import GpuProgram
 from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
+from .tuning import saved_paces
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
 JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
 LOOPS_COUNTED = 1 << 20
-STAGING = 64 << 20  # bytes read back at a time
 
 
 class GpuDevice(Device):
@@ -60,8 +64,10 @@ class GpuDevice(Device):
         self._staging: wgpu.Buffer | None = None
 
     def usable(self) -> None:
-        super().usable()
-        self.native.usable()
+        native = self.native
+        if self._closed or native.lost or native.handle is None:  # each call comes here
+            super().usable()
+            native.usable()
 
     # Recording -----------------------------------------------------------------------------
 
@@ -71,11 +77,6 @@ class GpuDevice(Device):
             self.pool.recording = True
             self._encoder = wgpu.CommandEncoder(self.native)
         return self._encoder
-
-    def recorded(self) -> None:
-        """Called after recording: submits once enough is pending."""
-        if self._encoder is not None and self._encoder.count >= SUBMIT_AFTER and not self._held:
-            self.submit()
 
     def replayed(self, enough: int) -> None:
         """Called after a replay: has it submitted aside once that many dispatches are pending."""
@@ -89,7 +90,8 @@ class GpuDevice(Device):
         """Submit what is recorded, without waiting for it."""
         with self.lock, wgpu.uninterrupted():
             encoder = self._take_encoder()
-            if encoder is not None:
+            # At the end of the process the collector may come to the native device first.
+            if encoder is not None and self.native.handle is not None:
                 encoder.submit()
                 self.native.poll()
 
@@ -144,7 +146,7 @@ class GpuDevice(Device):
         storage = self.pool.take(nbytes, unread=self._apart)
         if self._apart:
             # A kernel that writes nothing must not find the last one's right answer here.
-            self.native.queue.write(storage.buffer, JUNK * (storage.buffer.size // len(JUNK)))
+            self._write(storage, JUNK * (storage.buffer.size // len(JUNK)))
         return storage
 
     def allocate(self, spec: Spec) -> Storage:
@@ -156,8 +158,7 @@ class GpuDevice(Device):
         self.usable()
         with self.lock:
             storage = self.pool.take(device_bytes(array.size, array.dtype), unread=True)
-            if data.nbytes:
-                self.native.queue.write(storage.buffer, data)
+            self._write(storage, data)
             if self.program is not None:
                 self.program.pin(storage)
             return storage
@@ -167,8 +168,7 @@ class GpuDevice(Device):
         with self.lock:
             storage.version += 1
             self.submit()  # a write overtakes work that is only recorded
-            if data.nbytes:
-                self.native.queue.write(storage.buffer, data)
+            self._write(storage, data)
 
     def assign(self, target: Tensor, source: Tensor) -> None:
         size = device_bytes(target.size, target.dtype)
@@ -197,19 +197,32 @@ class GpuDevice(Device):
 
     def _read(self, buffer: wgpu.Buffer, target: Array) -> None:
         flat = target.reshape(-1).view(np.uint8).data
-        for start in range(0, flat.nbytes, STAGING):
-            piece = flat[start : start + STAGING]
-            size = piece.nbytes + -piece.nbytes % 4
-            with wgpu.uninterrupted():
-                staging = self._staging
-                if staging is None or staging.size < size:
-                    staging = self.native.create_buffer(min(size_class(size), STAGING), "read")
-                # Taken until it is known to be unmapped again: a submit with it would abort.
-                self._staging = None
-                self.encoder().copy(buffer, staging, size, start)
-                self.submit()
-                staging.read_into(piece, piece.nbytes)
-                self._staging = staging
+        if flat.nbytes > wgpu.LARGE:
+            self.submit()
+            transfers = self.native.transfers
+            self.pool.with_room(flat.nbytes, lambda: transfers.read(buffer, flat))
+            return
+        size = flat.nbytes + -flat.nbytes % 4
+        with wgpu.uninterrupted():
+            staging = self._staging
+            if staging is None or staging.size < size:
+                self._staging = None  # a small one only holds memory
+                staging = self._new_staging(size_class(size))
+            # Taken until it is known to be unmapped again: a submit with it would abort.
+            self._staging = None
+            self.encoder().copy(buffer, staging, size)
+            self.submit()
+            staging.read_into(flat, flat.nbytes)
+            self._staging = staging
+
+    def _new_staging(self, size: int) -> wgpu.Buffer:
+        return self.pool.with_room(size, lambda: self.native.create_buffer(size, "read"))
+
+    def _write(self, storage: Storage, data: Any) -> None:
+        buffer = storage.buffer
+        size = memoryview(data).nbytes
+        if size:  # the library stages what is written in memory of its own
+            self.pool.with_room(size, lambda: self.native.queue.write(buffer, data))
 
     def memory(self) -> dict[str, int]:
         pool = self.pool
@@ -241,7 +254,10 @@ class GpuDevice(Device):
         with self.lock:
             for step in job.steps:
                 pipeline = self.pipeline(step.source, len(step.params), step.label, self.checked)
-                steps.append((pipeline.dispatch(step.groups, step.params), step.slots))
+                dispatch = self.pool.with_room(
+                    len(step.params), functools.partial(pipeline.dispatch, step.groups, step.params)
+                )
+                steps.append((dispatch, step.slots))
         return GpuPlan(self, steps, specs, result, job.scratch, written)
 
     def _new_program(self) -> GpuProgram:
@@ -259,6 +275,11 @@ class GpuDevice(Device):
             )
             self._pipelines[key] = pipeline
         return pipeline
+
+    @functools.cached_property
+    def paces(self) -> dict[str, Pace]:
+        """What `tensai tune` has measured here, by the names of kernels."""
+        return saved_paces(self)
 
     @functools.cached_property
     def loop_limit(self) -> int:
@@ -303,15 +324,24 @@ class GpuDevice(Device):
         with self.lock:
             if self._closed:
                 return
-            if not self.native.lost:
-                self._encoder = None
+            with contextlib.suppress(TensaiError):
+                # Submitted, not dropped: v22 keeps a device alive for what is recorded and dropped.
+                self.submit()
                 self.native.poll(wait=True)
+            self._encoder = None
             super().close()
             self._staging = None
             self._pipelines.clear()
             self.pool.keep = 0
             self.pool.trim()
             self.native.close()
+
+    def __del__(self) -> None:
+        # v22 keeps a device alive for what is recorded and never submitted.
+        recorded = getattr(self, "_encoder", None) is not None  # its making may have failed
+        if recorded and self.native.handle is not None and not sys.is_finalizing():
+            with contextlib.suppress(TensaiError):
+                self.submit()
 
 
 class GpuPlan:
@@ -322,8 +352,8 @@ class GpuPlan:
         "device",
         "finish",
         "outputs",
+        "plain",
         "result",
-        "scratch",
         "sizes",
         "steps",
         "written",
@@ -339,38 +369,53 @@ class GpuPlan:
         written: tuple[int, ...],
     ) -> None:
         self.device = device
-        self.steps = steps
         self.result = result
         self.outputs = result.outputs
-        self.sizes = [device_bytes(spec.size, spec.dtype) for spec in result.outputs]
-        self.scratch = scratch
+        sizes = [device_bytes(spec.size, spec.dtype) for spec in result.outputs]
+        self.sizes = sizes + scratch  # of what is taken for a run
+        # A step's slots are None where it takes all there is, in order.
+        everything = tuple(range(len(specs) + len(self.sizes)))
+        self.steps = [
+            (dispatch, None if slots == everything else slots) for dispatch, slots in steps
+        ]
         self.written = written
         self.cast = needs_cast(specs, result)
         self.finish = result.finish
+        self.plain = len(sizes) == 1 and self.finish is None and not written
 
     def run(self, inputs: Sequence[Tensor]) -> Any:
+        # This runs for every operation: it is written for few Python calls.
         device = self.device
         tensors = cast_inputs(inputs, self.result) if self.cast else inputs
         if self.written:
             tensors = self._apart(tensors)
-        storages = [tensor.storage for tensor in tensors]
+        storages = [tensor._storage or tensor.storage for tensor in tensors]
         count = len(storages)
         # Before the lock is taken: a thread that held it may be lost in a fork.
         device.usable()
         with device.lock:
+            take = device.take if device._apart else device.pool.take
             for nbytes in self.sizes:
-                storages.append(device.take(nbytes))
-            for nbytes in self.scratch:
-                storages.append(device.take(nbytes))
-            if self.steps:
+                storages.append(take(nbytes))
+            steps = self.steps
+            if steps:
                 buffers = [storage.buffer for storage in storages]
-                encoder = device.encoder()
-                for dispatch, slots in self.steps:
-                    encoder.dispatch(dispatch, [buffers[slot] for slot in slots])
-                if device.program is not None:
-                    for dispatch, slots in self.steps:
-                        device.program.dispatch(dispatch, [storages[slot] for slot in slots])
-                device.recorded()
+                encoder = device._encoder or device.encoder()
+                for dispatch, slots in steps:
+                    encoder.dispatch(
+                        dispatch, buffers if slots is None else [buffers[slot] for slot in slots]
+                    )
+                program = device.program
+                if program is not None:
+                    for dispatch, slots in steps:
+                        program.dispatch(
+                            dispatch,
+                            storages if slots is None else [storages[slot] for slot in slots],
+                        )
+                if encoder.count >= SUBMIT_AFTER and not device._held:
+                    device.submit()
+        if self.plain:
+            return Tensor(device, storages[count], self.outputs[0])
         made = storages[count : count + len(self.outputs)]
         if not self.written:
             return finished(device, made, self.outputs, self.finish)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from .errors import LimitExceededError, OutOfDeviceMemoryError
+from .errors import LimitExceededError, OutOfDeviceMemoryError, TensorFreedError
 
+T = TypeVar("T")
 SMALLEST = 256
 KEEP = 1 << 30  # bytes of free buffers that a pool holds on to
 
 
+@functools.lru_cache(maxsize=4096)
 def size_class(nbytes: int) -> int:
     """The buffer size used for `nbytes`: at most an eighth larger, so that buffers fit again."""
     if nbytes <= SMALLEST:
@@ -29,9 +33,19 @@ class Storage:
         self.buffer = buffer
         self.version = 0  # how often it was written in place
 
+    def __getattr__(self, name: str) -> Any:
+        # The collector finalizes the members of a cycle in any order: another's destructor may
+        # still hold a tensor of this memory, which may be another's by now.
+        raise TensorFreedError("this tensor was freed by the garbage collector, in a cycle")
+
     def __del__(self) -> None:
-        if hasattr(self, "buffer"):  # its making may have been interrupted
-            self.pool.put(self.buffer)
+        try:
+            buffer = self.buffer
+        except TensorFreedError:  # its making was interrupted
+            return
+        del self.buffer
+        pool = self.pool
+        pool.returned.append((buffer, pool.turn if pool.recording else 0))
 
 
 class Reserve:
@@ -66,7 +80,7 @@ class Pool:
         # lent stays alive here, so that it can come back.
         self._lent: dict[int, Any] = {}
         # Destructors run on any thread and at any time: they only append here.
-        self._returned: deque[tuple[Any, int]] = deque()
+        self.returned: deque[tuple[Any, int]] = deque()
         self._let_go: deque[tuple[set[int], int]] = deque()
         self._reserved: dict[int, Any] = {}  # buffers that belong to programs
         self.recording_into: Reserve | None = None
@@ -81,7 +95,8 @@ class Pool:
 
     def take(self, nbytes: int, *, unread: bool = False) -> Storage:
         """Memory for `nbytes`; `unread=True` for memory that no unsubmitted work touches."""
-        self.collect()
+        if self.returned or self._let_go:
+            self.collect()
         size = size_class(nbytes)
         if size > self.largest:
             if nbytes > self.largest:
@@ -110,7 +125,7 @@ class Pool:
                         del buffers[index]
                         break
         if buffer is None:
-            buffer = self._create(size)
+            buffer = self.with_room(size, lambda: self._device.create_buffer(size))
         else:
             self.pooled -= size
         self._lent[id(buffer)] = buffer
@@ -122,32 +137,29 @@ class Pool:
             self.peak = self.in_use
         return Storage(self, buffer)
 
-    def _create(self, size: int) -> Any:
+    def with_room(self, nbytes: int, work: Callable[[], T]) -> T:
+        """What `work()` gives, which takes memory; once more without the pool if there is none."""
         try:
-            return self._device.create_buffer(size)
+            return work()
         except OutOfDeviceMemoryError:
             # Freed tensors may still hold memory through the pool and through work in flight.
             self._relieve()
             self.trim()
         try:
-            return self._device.create_buffer(size)
+            return work()
         except OutOfDeviceMemoryError:
             raise OutOfDeviceMemoryError(
-                f"{self._device.adapter.info.name} is out of memory: {size:,} bytes were asked "
+                f"{self._device.adapter.info.name} is out of memory: {nbytes:,} bytes were asked "
                 f"for while tensors hold {self.in_use:,}. Free tensors, or work in smaller pieces."
             ) from None
 
-    def put(self, buffer: Any) -> None:
-        """Take a buffer back. Called from destructors."""
-        self._returned.append((buffer, self.turn if self.recording else 0))
-
     def collect(self) -> None:
         """Sort the buffers that came back into the free ones."""
-        returned = self._returned
+        returned, lent, reserved = self.returned, self._lent, self._reserved
         while returned:
             buffer, turn = returned.popleft()
-            del self._lent[id(buffer)]
-            if id(buffer) not in self._reserved:
+            del lent[id(buffer)]
+            if id(buffer) not in reserved:
                 self._keep(buffer, turn)
             elif self.recording_into is not None and buffer in self.recording_into:
                 self.recording_into.free.setdefault(buffer.size, []).append(buffer)
@@ -162,8 +174,11 @@ class Pool:
         size = buffer.size
         self.in_use -= size
         if self.pooled + size <= self.keep:
-            self._free.setdefault(size, []).append((buffer, turn))
             self.pooled += size
+            free = self._free.get(size)
+            if free is None:
+                free = self._free[size] = []
+            free.append((buffer, turn))
 
     def reserve(self) -> Reserve:
         """From now on, what is taken belongs to the reserve that is returned."""

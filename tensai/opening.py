@@ -8,6 +8,7 @@ from typing import Any
 
 import wgpu_native_py as wgpu
 from wgpu_native_py import LibraryNotFoundError
+from wgpu_native_py.find import fetch_command
 
 from .device import Device, DeviceInfo
 from .errors import DeviceNotFoundError
@@ -131,7 +132,7 @@ def _nothing_found(loaded: wgpu.Library) -> str:
     )
     if loaded.api == "v22":
         text += (
-            " Drivers that are not conformant (dozen in WSL2) are visible to the v29 library only:"
-            " set TENSAI_WGPU_API=v29."
+            " This library hides adapters whose drivers are not conformant, such as WSL2's; v29"
+            f" finds them: `{fetch_command('v29')}`, then set TENSAI_WGPU_API=v29."
         )
     return text + ' tensai.open("cpu") computes with NumPy.'

@@ -68,11 +68,13 @@ class SelfCheck:
         failures = []
         fitting = []
         for kernel in operation.kernels:
-            job = self._job(operation, kernel, arguments)
+            job = self._fitting(operation, kernel, arguments)
             if job is not None:
-                fitting.append((not kernel.worth(job), kernel, job))
-        for _, kernel, job in sorted(fitting, key=lambda item: item[0]):
-            reason = "" if self.mode == "off" else self._reason(operation, kernel, job)
+                fitting.append((not kernel.worth(job), kernel.cost(job), kernel, job))
+        for *_, kernel, job in sorted(fitting, key=lambda item: item[:2]):
+            if not self._planned(kernel, job):
+                continue
+            reason = self._reason(operation, kernel, job)
             if not reason:
                 return job
             failures.append(reason)
@@ -84,6 +86,11 @@ class SelfCheck:
                 "%s runs on the CPU instead of %s: %s", operation.name, self.device.name, why
             )
         return None
+
+    def only(self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]) -> Job | None:
+        """The job of one kernel, or None where it does not fit or is not right."""
+        job = self._job(operation, kernel, arguments)
+        return None if job is None or self._reason(operation, kernel, job) else job
 
     def everything(self) -> dict[str, Verdict]:
         """Check every kernel of every operation."""
@@ -114,24 +121,35 @@ class SelfCheck:
         return Verdict(operation.name, covered, tuple(right), tuple(failures))
 
     def _job(self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]) -> Job | None:
+        """The planned job of a kernel, or None where it can't be used."""
+        job = self._fitting(operation, kernel, arguments)
+        return job if job is not None and self._planned(kernel, job) else None
+
+    def _fitting(
+        self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]
+    ) -> Job | None:
+        """A job without steps yet, which cost some time, or None where the kernel does not fit."""
         if not kernel.needs <= self.device.features:
             return None
         _, job = operation.job(arguments)
         job.device = self.device
-        if not kernel.fits(job):
-            return None
+        return job if kernel.fits(job) else None
+
+    def _planned(self, kernel: Kernel, job: Job) -> bool:
+        """Fill a job with steps; whether the driver makes as many loop iterations as they need."""
         kernel.plan(job)
-        if job.loops >= SURE_LOOPS and job.loops >= self.device.loop_limit:
-            return None
-        return job
+        return job.loops < SURE_LOOPS or job.loops < self.device.loop_limit
 
     def _reason(
         self, operation: Operation, kernel: Kernel, job: Job, known: dict[str, str] | None = None
     ) -> str:
         """Empty if every source of the job may be used, else why not.
 
-        `known` are the verdicts that count, by default those of this process and of the cache.
+        `known` are the verdicts that count, by default those of this process and of the cache,
+        or none at all where checks are off.
         """
+        if known is None and self.mode == "off":
+            return ""
         for source in dict.fromkeys(step.source for step in job.steps):
             text = f"{operation.name}\0{kernel.name}\0{int(self.device.checked)}\0{source}"
             key = hashlib.sha256(text.encode()).hexdigest()[:32]

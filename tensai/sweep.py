@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import tensai
+from wgpu_native_py import processors
 
 from . import crossover, sweep_plot
 from .crossover import Row
@@ -235,9 +236,7 @@ def _threads() -> int:
     asked += [int(os.environ[name]) for name in THREADS if os.environ.get(name, "").isdigit()]
     if asked and asked[0] > 0:
         return int(asked[0])
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return processors()
 
 
 def _cpu_line(cpu: Report) -> str:

@@ -180,7 +180,7 @@ class Tensor:
     def _binary(self, name: str, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
             other = self.device.operand(other, self)
-        return getattr(self, name)(other)
+        return Tensor.__dict__[name](self, other)  # getattr would make a bound method first
 
     def _reflected(self, name: str, other: Any) -> Tensor:
         return getattr(self.device.operand(other, self), name)(self)

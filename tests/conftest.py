@@ -2,7 +2,8 @@
 
 `gpu` is the device of the C API generation that TENSAI_WGPU_API says, `cpu` the NumPy device, and
 a test that takes `dev` runs on both. A test during which a kernel is given up for NumPy fails,
-since its result would be right whatever the kernel does; `fallback_expected` says that it is meant.
+since its result would be right whatever the kernel does; `fallback_expected` says that it is meant,
+and TENSAI_TEST_FALLBACKS that the driver is known to lack what kernels need.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ class _Fallbacks(logging.Handler):
 _fallbacks = _Fallbacks()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--api", choices=("v22", "v29"), help="the generation, as TENSAI_WGPU_API")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--api"):
+        os.environ["TENSAI_WGPU_API"] = config.getoption("--api")
     config.addinivalue_line(
         "markers", "fallback_expected: an operation may run on the CPU instead of the device"
     )
@@ -56,6 +63,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     finally:
         given_up = _fallbacks.messages.copy()
         _fallbacks.messages.clear()
+    if os.environ.get("TENSAI_TEST_FALLBACKS"):
+        return result
     if given_up and item.get_closest_marker("fallback_expected") is None:
         pytest.fail("an operation was left to the CPU:\n" + "\n".join(given_up), pytrace=False)
     return result

@@ -13,6 +13,7 @@ import numpy as np
 import tensai
 
 SIZE = 64
+LARGE = np.arange(5 << 18, dtype=np.float32)  # moved in pieces, by threads
 
 
 def stop(*_: object) -> None:
@@ -35,6 +36,7 @@ def main(seed: int, times: int) -> None:
                 (a @ a).download()
                 program.replay()
                 dev.upload(eye).sum().item()
+                dev.upload(LARGE).download()
         except KeyboardInterrupt:
             pass
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -42,6 +44,7 @@ def main(seed: int, times: int) -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, turn
         assert np.array_equal((a @ a).download(), eye), turn
         assert np.array_equal(b.download(), eye), turn
+        assert np.array_equal(dev.upload(LARGE).download(), LARGE), turn
     dev.close()
     print("right")
 

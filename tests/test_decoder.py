@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,18 @@ def test_int8_activations_change_no_clear_choice(
     assert compared > 20
     a, b = exact.logits(IDS), rounded.logits(IDS)
     assert 0 < np.linalg.norm(a - b) < 0.05 * np.linalg.norm(a)
+
+
+def test_what_rounds_activations_without_being_asked(
+    dev: tensai.Device, folders: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen(software: bool, weights: int) -> str:
+        monkeypatch.setattr(dev, "info", dataclasses.replace(dev.info, software=software))
+        monkeypatch.setattr(language_module, "ENOUGH_WEIGHTS", weights)
+        return load(folders("llama3"), dev, weights="q8").decoder.activations
+
+    elements = sum(p.numel() for p in tinyllm.reference(folders("llama3")).parameters())
+    instructions = "packed-dot" in dev.features
+    assert chosen(False, elements) == ("int8" if instructions else "f32")
+    assert chosen(False, elements + 1) == "f32"
+    assert chosen(True, elements) == "f32"

@@ -17,6 +17,7 @@ from compare import numbers, same, wide
 
 import tensai
 import tensai.device
+from tensai import gpu
 
 f16, f32, i32, u32 = np.float16, np.float32, np.int32, np.uint32
 
@@ -380,6 +381,21 @@ def test_large_tensors_in_pieces(fresh_gpu: Any) -> None:
     t = fresh_gpu.upload(x)
     assert np.array_equal(t.download(), x)
     assert (t + 1).max().item() == x[-1] + 1
+
+
+def test_work_is_submitted_on_the_way(fresh_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "SUBMIT_AFTER", 3)
+    total = fresh_gpu.upload(np.zeros(5, f32))
+    for step in range(20):  # a host write must overtake nothing that was recorded
+        total = total + fresh_gpu.upload(np.full(5, step, f32)) * 2
+        turn = fresh_gpu.pool.turn
+    assert turn > 10
+    assert total.tolist() == [380.0] * 5
+    with fresh_gpu.batch():
+        for _ in range(9):
+            total = total + total * 0
+        assert fresh_gpu.pool.turn <= turn + 1  # nothing but the download's
+    assert total.tolist() == [380.0] * 5
 
 
 # Several devices, closing, forking --------------------------------------------------------------

@@ -19,6 +19,7 @@ from compare import same
 import tensai
 from tensai import selfcheck
 from tensai.operation import OPERATIONS, Job, Kernel, Operation, Probe, Result, Spec, pack
+from tensai.ops import attending
 
 f32 = np.dtype(np.float32)
 
@@ -444,12 +445,19 @@ def test_a_cache_that_cannot_be_written(
 def test_every_kernel_passes_its_probes(dev: tensai.Device) -> None:
     verdicts = dev.self_check()
     assert verdicts.keys() == OPERATIONS.keys()
+    memory = dev.limits["maxComputeWorkgroupStorageSize"] if dev.library is not None else 0
+    too_large = {
+        f"attention_tiles_{tiles.width}x{tiles.rows}"
+        for tiles in attending.TILES
+        if tiles.memory > memory
+    }
+    assert memory < 48 * 1024 or not too_large
     for name, verdict in verdicts.items():
         assert verdict.ok, verdict
         assert verdict.failures == ()
         assert verdict.operation == name
         if dev.library is not None:
-            able = {k.name for k in OPERATIONS[name].kernels if k.needs <= dev.features}
+            able = {k.name for k in OPERATIONS[name].kernels if k.needs <= dev.features} - too_large
             assert sorted(verdict.kernels) == sorted(able)
 
 

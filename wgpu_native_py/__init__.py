@@ -9,7 +9,7 @@ Importing this package loads no library.
 
 from .binding import AdapterInfo
 from .buffer import Buffer
-from .device import Device, Queue
+from .device import LARGE, Device, Queue, processors
 from .encoder import CommandEncoder, QuerySet
 from .errors import (
     DeviceLostError,
@@ -30,6 +30,7 @@ from .replay import Replay
 from .signals import uninterrupted
 
 __all__ = [
+    "LARGE",
     "Adapter",
     "AdapterInfo",
     "Buffer",
@@ -53,5 +54,6 @@ __all__ = [
     "ValidationError",
     "WgpuError",
     "load",
+    "processors",
     "uninterrupted",
 ]

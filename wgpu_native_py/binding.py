@@ -7,7 +7,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .device import Device
 
 Handle = Any  # a cffi handle or pointer; opaque outside this package
 
@@ -23,6 +26,18 @@ class AdapterInfo:
     type: str  # "discrete", "integrated", "software" or "unknown"
     vendor_id: int
     device_id: int
+
+
+class Answer:
+    """What a callback will answer."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None  # what the callback is given to find this by
+        self.failure: str | None = None
+
+    def reason(self) -> str | None:
+        """None while it is not known, "" once it is done, or why it is not."""
+        return self.failure
 
 
 class Binding(ABC):
@@ -44,6 +59,8 @@ class Binding(ABC):
         self.c = c
         self._callbacks: list[Any] = []  # C keeps only the address
         self.kept: list[BaseException] = []  # raised inside callbacks
+        # Callbacks may come long after a wait was given up, or its buffer released.
+        self._asked: set[Answer] = set()
         self.on_error = self.callback("WGPUErrorCallback", self._on_error)
         self.on_lost = self.callback("WGPUDeviceLostCallback", self._on_lost)
 
@@ -257,17 +274,46 @@ class Binding(ABC):
     def timestamp_period(self, queue: Handle) -> float:
         """Nanoseconds a tick."""
 
-    @abstractmethod
-    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
+    def map_read(self, device: Device, buffer: Handle, size: int) -> str:
         """Map a buffer for reading and wait for it; "" or why it failed."""
+        answer = self.start_map(buffer, False, size)
+        self.wait_for(device, answer)
+        reason = answer.reason()
+        return "no answer from the device" if reason is None else reason
+
+    def start_map(self, buffer: Handle, write: bool, size: int) -> Answer:
+        """Begin to map the start of a buffer; some later poll() brings the answer."""
+        answer = self.ask()
+        mode = self.c.WGPUMapMode_Write if write else self.c.WGPUMapMode_Read
+        self.map_async(buffer, mode, size, answer.handle)
+        return answer
+
+    @abstractmethod
+    def map_async(self, buffer: Handle, mode: int, size: int, userdata: Any) -> None: ...
+
+    def ask(self) -> Answer:
+        answer = Answer()
+        answer.handle = self.ffi.new_handle(answer)
+        self._asked.add(answer)
+        return answer
+
+    def answer(self, userdata: Any, failure: str) -> None:
+        answer: Answer = self.ffi.from_handle(userdata)
+        answer.failure, answer.handle = failure, None
+        self._asked.discard(answer)
 
     @abstractmethod
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:
         """(error type, message) of the innermost scope; type 0 when it caught nothing."""
 
-    def poll(self, device: Handle, wait: bool) -> bool:
-        """Process finished work; True when the queue is empty."""
-        # The function returns a Rust bool: only the low byte of the register is defined.
-        done = bool(self.c.wgpuDevicePoll(device, wait, self.ffi.NULL) & 0xFF)
-        self.raise_kept()
-        return done
+    @abstractmethod
+    def wait_for(self, device: Device, answer: Answer) -> None:
+        """Process finished work until there is an answer, or the device is lost."""
+
+    @abstractmethod
+    def poll(self, device: Device, wait: bool) -> None:
+        """Process finished work; with `wait`, until there is none left or the device is lost."""
+
+    @abstractmethod
+    def notice_loss(self, device: Device) -> None:
+        """Have it among the device's errors if it is lost, where that can be found out."""

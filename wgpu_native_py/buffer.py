@@ -25,6 +25,7 @@ class Buffer:
             | c.WGPUBufferUsage_CopySrc
             | c.WGPUBufferUsage_CopyDst,
             "uniform": c.WGPUBufferUsage_Uniform | c.WGPUBufferUsage_CopyDst,
+            "write": c.WGPUBufferUsage_MapWrite | c.WGPUBufferUsage_CopySrc,
             "read": c.WGPUBufferUsage_MapRead | c.WGPUBufferUsage_CopyDst,
             "query": c.WGPUBufferUsage_QueryResolve | c.WGPUBufferUsage_CopySrc,
         }
@@ -34,8 +35,8 @@ class Buffer:
         self.device = device
         self.size = size
         self.handle: Any = None
-        # Bind groups that hold this buffer: (the dict they are kept in, their key).
-        self.groups: list[tuple[dict[Any, Any], Any]] = []
+        # Bind groups that hold this buffer: the dict each is kept in, by its id and their key.
+        self.groups: dict[tuple[int, Any], dict[Any, Any]] = {}
         with device.lock:
             device.check("before a buffer was created")
             handle = c.wgpuDeviceCreateBuffer(device.handle, descriptor)
@@ -52,7 +53,7 @@ class Buffer:
         library = device.library
         padded = size + -size % 4
         with uninterrupted():
-            reason = library.binding.map_read(device.handle, self.handle, padded)
+            reason = library.binding.map_read(device, self.handle, padded)
             device.check("while results were read back")
             if reason:
                 raise ValidationError(
@@ -68,8 +69,9 @@ class Buffer:
         if getattr(self, "handle", None) is None or self.device.abandoned:
             return
         # A kept bind group would keep the memory.
-        for kept, key in self.groups:
+        for (_, key), kept in self.groups.items():
             group = kept.pop(key, None)
             if group is not None:
                 self.device.library.c.wgpuBindGroupRelease(group)
-        self._release(self.handle)
+        handle, self.handle = self.handle, None  # a destructor that is later may still use this
+        self._release(handle)

@@ -7,6 +7,7 @@ list is empty.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
@@ -27,9 +28,21 @@ if TYPE_CHECKING:
     from .buffer import Buffer
     from .instance import Adapter
     from .pipeline import ComputePipeline
+    from .transfer import Transfers
 
-# A write goes through a staging buffer of its size, kept until the next submit.
-WRITE_CHUNK = 4 << 20
+LARGE = 4 << 20  # bytes from which threads and mapped buffers of our own are worth it
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# Bytes of small writes, each reckoned to take WRITE_COST more, that wait for the next submit.
+WRITES_WAITING = 4 << 20
+WRITE_COST = 4 << 10
 
 FORKED = (
     "a GPU device does not survive a fork; start the process with multiprocessing's spawn instead"
@@ -103,18 +116,18 @@ class Device:
         if "Not enough memory left" in text or "OutOfMemory" in text or "Out of memory" in text:
             return OutOfDeviceMemoryError(f"{self.adapter.info.name} is out of memory {doing}")
         if self.lost or "is lost" in text or "Device lost" in text or "DeviceLost" in text:
-            self.lost = self.lost or text
-            return DeviceLostError(
-                f"{self.adapter.info.name} was lost {doing}: {self.lost}. Its tensors are gone; "
-                "tensai.open() gives a new device. A kernel that runs for over two seconds can "
-                "make a driver do this."
+            self.lost = self.lost or (
+                f"its driver gave up on it ({text.splitlines()[-1].strip()}). Its tensors are "
+                "gone; tensai.open() gives a new device. A kernel that runs for over two seconds "
+                "can make a driver do this"
             )
+            return DeviceLostError(f"{self.adapter.info.name} is lost: {self.lost}.")
         return otherwise(f"{self.adapter.info.name} refused {doing}: {text}")
 
     def usable(self) -> None:
         """Raise DeviceLostError unless this device can still be used."""
         if self.lost:
-            raise DeviceLostError(f"{self.adapter.info.name} is lost: {self.lost}")
+            raise DeviceLostError(f"{self.adapter.info.name} is lost: {self.lost}.")
         if self.handle is None:
             raise DeviceLostError(f"{self.adapter.info.name} was closed")
 
@@ -175,22 +188,41 @@ class Device:
         self.usable()
         return ComputePipeline(self, wgsl, params_size, entry, label, checked)
 
-    def poll(self, wait: bool = False) -> bool:
-        """Let finished work be freed; True when nothing is in flight."""
+    @functools.cached_property
+    def transfers(self) -> Transfers:
+        """Large copies from and to host memory."""
+        from .transfer import Transfers
+
+        return Transfers(self)
+
+    def poll(self, wait: bool = False) -> None:
+        """Let finished work be freed; with `wait`, once nothing is in flight."""
         self.usable()
         self.settle()
-        return self.library.binding.poll(self.handle, wait)
+        self.library.binding.poll(self, wait)
 
     def close(self) -> None:
         """Release the device. Objects made on it stay valid in memory but can't be used."""
         if self.handle is None:
             return
-        if self._worker is not None and not self.abandoned:
-            self._worker.shutdown()
+        if not self.abandoned:
+            if self._worker is not None:
+                self._worker.shutdown()
+            if "transfers" in self.__dict__:
+                self.transfers.close()
+        if not self.lost:
+            self.library.binding.notice_loss(self)
+            if self.errors:
+                self.take_error("while it was closed", ValidationError)
+            elif not self.lost:
+                # v22 keeps a device alive for data that was written and waits for a submit.
+                self.queue.flush()
         handle, self.handle = self.handle, None
         if not self.abandoned:
             self.queue.release()
-            # Destroy would pull memory from under work in flight; released, it goes when done.
+        if not self.lost:
+            # Destroy would pull memory from under work in flight; released, it goes when done. The
+            # release of a lost one ends the process, so that is never done.
             self.library.c.wgpuDeviceRelease(handle)
 
     def __del__(self) -> None:
@@ -207,10 +239,12 @@ class Queue:
         self._submit = device.library.c.wgpuQueueSubmit
         self._write = device.library.c.wgpuQueueWriteBuffer
         self._one = device.library.ffi.new("WGPUCommandBuffer[1]")
+        self._waiting = 0  # bytes in staging buffers
 
     def submit(self, commands: Any) -> None:
         """Submit one command buffer and release it. The caller has looked at the errors."""
         self._one[0] = commands
+        self._waiting = 0
         self._submit(self.handle, 1, self._one)
         self.device.library.c.wgpuCommandBufferRelease(commands)
         self.device.check("while submitting work")
@@ -224,26 +258,37 @@ class Queue:
         ffi = self.device.library.ffi
         view = memoryview(data).cast("B")
         size = view.nbytes
-        if size <= WRITE_CHUNK and size % 4 == 0:
-            if size:
-                self._write(self.handle, buffer.handle, 0, ffi.from_buffer(view), size)
-            return
-        for start in range(0, size, WRITE_CHUNK):
-            chunk = view[start : start + WRITE_CHUNK]
-            if chunk.nbytes % 4:  # only whole words can be written
-                chunk = memoryview(bytes(chunk) + bytes(-chunk.nbytes % 4))
-            self._write(self.handle, buffer.handle, start, ffi.from_buffer(chunk), chunk.nbytes)
-            if size > WRITE_CHUNK:
-                # An empty submit flushes the staging memory, which would pile up otherwise.
-                self._submit(self.handle, 0, ffi.NULL)
-                self.device.poll()
+        if size > LARGE:
+            self.device.transfers.write(buffer, view)
+        elif size:
+            if size % 4:  # only whole words can be written
+                view = memoryview(bytes(view) + bytes(-size % 4))
+            self._write(self.handle, buffer.handle, 0, ffi.from_buffer(view), view.nbytes)
+            if self.device.errors:
+                self.device.check("while data was uploaded")
+            # The library stages what is written in memory of its own, until something is submitted.
+            self._waiting += size + WRITE_COST
+            if self._waiting > WRITES_WAITING:
+                self._flush_writes()
+
+    def _flush_writes(self) -> None:
+        self.device.library.binding.notice_loss(self.device)
+        self.device.check("while data was uploaded")
+        self.flush()
+        self.device.poll()
+
+    def flush(self) -> None:
+        """Submit nothing, which starts the writes. The caller has looked at the errors."""
+        self._waiting = 0
+        self._submit(self.handle, 0, self.device.library.ffi.NULL)
 
     def timestamp_period(self) -> float:
         """Nanoseconds for one tick of a timestamp query."""
         return self.device.library.binding.timestamp_period(self.handle)
 
     def release(self) -> None:
-        self.device.library.c.wgpuQueueRelease(self.handle)
+        handle, self.handle = self.handle, None
+        self.device.library.c.wgpuQueueRelease(handle)
 
 
 def _abandon_devices() -> None:

@@ -45,7 +45,10 @@ class CommandEncoder:
             self._pipeline = None  # an exception may come between
             self._set_pipeline(compute, pipeline.handle)
             self._pipeline = pipeline
-        self._set_group(compute, 0, dispatch.group(buffers), 0, self._null)
+        # A buffer that goes takes its groups along, so that ids tell buffers apart (buffer.py).
+        key = tuple(map(id, buffers))
+        group = dispatch.groups.get(key) or dispatch.keep_group(key, buffers)
+        self._set_group(compute, 0, group, 0, self._null)
         x, y, z = dispatch.workgroups
         self._dispatch(compute, x, y, z)
         self.count += 1
@@ -67,18 +70,19 @@ class CommandEncoder:
         self._pipeline = current
         self.count += len(replay.calls)
 
-    def copy(self, source: Buffer, target: Buffer, size: int, start: int = 0) -> None:
-        """Record a copy of `size` bytes of `source` from `start` on to the start of `target`.
+    def copy(self, source: Buffer, target: Buffer, size: int, start: int = 0, to: int = 0) -> None:
+        """Record a copy of `size` bytes of `source` from `start` on into `target` from `to` on.
 
-        Both numbers are multiples of 4, and size is at least 4.
+        All three are multiples of 4, and size is at least 4.
         """
-        if size <= 0 or size % 4 or start % 4 or start + size > source.size or size > target.size:
+        fits = start + size <= source.size and to + size <= target.size
+        if size <= 0 or size % 4 or start % 4 or to % 4 or not fits:
             raise ValidationError(
-                f"cannot copy {size} bytes at {start} of {source.size} into {target.size} bytes"
+                f"cannot copy {size} bytes at {start} of {source.size} to {to} of {target.size}"
             )
         self._end_pass()
         self.device.library.c.wgpuCommandEncoderCopyBufferToBuffer(
-            self._handle, source.handle, start, target.handle, 0, size
+            self._handle, source.handle, start, target.handle, to, size
         )
         self.count += 1
 
@@ -127,8 +131,16 @@ class CommandEncoder:
     def _submit(self) -> None:
         device = self.device
         handle, self._handle = self._handle, None
-        commands = device.library.c.wgpuCommandEncoderFinish(handle, self._null)
-        device.library.c.wgpuCommandEncoderRelease(handle)
+        if handle is None:  # the collector was here first
+            return
+        try:
+            # So that a device that was lost since is found out here and not by the submit.
+            device.library.binding.poll(device, wait=False)
+            # v29 keeps a device alive for what is finished and not submitted, so: before that.
+            device.check("work that was recorded")
+            commands = device.library.c.wgpuCommandEncoderFinish(handle, self._null)
+        finally:
+            device.library.c.wgpuCommandEncoderRelease(handle)
         if device.errors or device.lost or device.library.binding.kept:
             device.library.c.wgpuCommandBufferRelease(commands)
             device.check("work that was recorded")
@@ -153,7 +165,8 @@ class CommandEncoder:
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and not self.device.abandoned:
             self._end_pass()
-            self.device.library.c.wgpuCommandEncoderRelease(self._handle)
+            handle, self._handle = self._handle, None
+            self.device.library.c.wgpuCommandEncoderRelease(handle)
 
 
 class QuerySet:
@@ -170,4 +183,5 @@ class QuerySet:
 
     def __del__(self) -> None:
         if hasattr(self, "handle") and not self.device.abandoned:
-            self.device.library.c.wgpuQuerySetRelease(self.handle)
+            handle, self.handle = self.handle, None
+            self.device.library.c.wgpuQuerySetRelease(handle)

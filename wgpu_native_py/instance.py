@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from .binding import AdapterInfo
@@ -29,18 +30,27 @@ class Instance:
         self._process = os.getpid()
         # Whether this process was forked from one that had opened devices already.
         self.forked = any(device.abandoned for device in _alive)
-        self._handle = library.binding.create_instance()
+        c, process = library.c, self._process
+
+        def release(handle: Any) -> None:
+            # At the end of the process the library may be gone already.
+            if os.getpid() == process and not sys.is_finalizing():
+                c.wgpuInstanceRelease(handle)
+
+        # Not by a destructor of this class: the collector may come to that before it comes to a
+        # device, which needs the instance until it is closed.
+        self.handle = library.ffi.gc(library.binding.create_instance(), release)
 
     def adapters(self) -> list[Adapter]:
         """Every adapter, in the driver's order; [] when there is none."""
-        handles = self.library.binding.adapters(self._handle)
+        handles = self.library.binding.adapters(self.handle)
         return [Adapter(self, handle) for handle in handles]
 
     def report(self) -> dict[str, int]:
         """How many native objects of each kind this instance keeps alive."""
         ffi = self.library.ffi
         report = ffi.new("WGPUGlobalReport *")
-        self.library.c.wgpuGenerateReport(self._handle, report)
+        self.library.c.wgpuGenerateReport(self.handle, report)
         counts: dict[str, int] = {}
         fields = dict(ffi.typeof("WGPUGlobalReport").fields)
         hubs = [name for name in fields if name in ("hub", "vulkan", "metal", "dx12")]
@@ -49,10 +59,6 @@ class Instance:
                 registry = getattr(getattr(report, hub), name)
                 counts[name] = counts.get(name, 0) + int(registry.numAllocated)
         return counts
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None and self.owned:
-            self.library.c.wgpuInstanceRelease(self._handle)
 
     @property
     def owned(self) -> bool:
@@ -91,4 +97,5 @@ class Adapter:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and self.instance.owned:
-            self.instance.library.c.wgpuAdapterRelease(self._handle)
+            handle, self._handle = self._handle, None
+            self.instance.library.c.wgpuAdapterRelease(handle)

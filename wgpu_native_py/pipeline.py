@@ -154,12 +154,14 @@ class ComputePipeline:
         if self.device.abandoned:
             return
         c = self.device.library.c
-        if hasattr(self, "handle"):
-            c.wgpuComputePipelineRelease(self.handle)
+        handle, self.handle = getattr(self, "handle", None), None
+        if handle is not None:
+            c.wgpuComputePipelineRelease(handle)
         if hasattr(self, "_layout"):
             c.wgpuPipelineLayoutRelease(self._layout)
-        if hasattr(self, "group_layout"):
-            c.wgpuBindGroupLayoutRelease(self.group_layout)
+        group_layout, self.group_layout = getattr(self, "group_layout", None), None
+        if group_layout is not None:
+            c.wgpuBindGroupLayoutRelease(group_layout)
 
 
 class Dispatch:
@@ -172,9 +174,9 @@ class Dispatch:
     __slots__ = (
         "_descriptor",
         "_entries",
-        "_groups",
         "_slots",
         "_uniform",
+        "groups",
         "pipeline",
         "workgroups",
     )
@@ -207,7 +209,6 @@ class Dispatch:
             entry.binding = number
             entry.size = 0xFFFF_FFFF_FFFF_FFFF  # the whole buffer
         self._descriptor = ffi.new("WGPUBindGroupDescriptor *")
-        self._descriptor.layout = pipeline.group_layout
         self._descriptor.entryCount = len(numbers)
         self._descriptor.entries = self._entries
         self._uniform = None  # the bind groups hold it; this keeps it alive
@@ -216,41 +217,40 @@ class Dispatch:
             uniform = device.create_buffer(len(params) + -len(params) % 16, "uniform")
             device.queue.write(uniform, params)
             buffers -= 1
-            self._entries[buffers].buffer = uniform.handle
             self._uniform = uniform
         for entry, size in zip(self._entries, sizes or (), strict=False):
             entry.size = max(size, 4)  # a binding can't be empty
-        self._groups: dict[tuple[int, ...], Any] = {}
+        self.groups: dict[tuple[int, ...], Any] = {}
         self._slots = [ffi.addressof(self._entries, index) for index in range(buffers)]
-
-    def group(self, buffers: Sequence[Buffer]) -> Any:
-        """A bind group of these buffers, in the order of their binding numbers."""
-        # Buffers are known by id: a buffer that goes takes its groups along (buffer.py).
-        key = tuple(map(id, buffers))
-        group = self._groups.get(key)
-        return self._keep_group(key, buffers) if group is None else group
 
     def create_group(self, buffers: Sequence[Buffer]) -> Any:
         """A bind group that is the caller's to release, before its buffers go."""
+        # Again, since the collector may have come to them before it came to who asks.
+        self._descriptor.layout = self.pipeline.group_layout
+        if self._uniform is not None:
+            self._entries[len(self._slots)].buffer = self._uniform.handle
         for slot, buffer in zip(self._slots, buffers, strict=True):
             slot.buffer = buffer.handle
         device = self.pipeline.device
         return device.library.c.wgpuDeviceCreateBindGroup(device.handle, self._descriptor)
 
-    def _keep_group(self, key: tuple[int, ...], buffers: Sequence[Buffer]) -> Any:
+    def keep_group(self, key: tuple[int, ...], buffers: Sequence[Buffer]) -> Any:
+        """A bind group of these buffers, in the order of their binding numbers, kept as `key`."""
         group = self.create_group(buffers)
-        if len(self._groups) >= GROUPS_KEPT:
-            oldest = next(iter(self._groups))
-            self.pipeline.device.library.c.wgpuBindGroupRelease(self._groups.pop(oldest))
-        self._groups[key] = group
+        if len(self.groups) >= GROUPS_KEPT:
+            oldest = next(iter(self.groups))
+            self.pipeline.device.library.c.wgpuBindGroupRelease(self.groups.pop(oldest))
+        self.groups[key] = group
         for buffer in buffers:
             if len(buffer.groups) >= 64:
-                buffer.groups[:] = [(kept, key) for kept, key in buffer.groups if key in kept]
-            buffer.groups.append((self._groups, key))
+                gone = [item for item, kept in buffer.groups.items() if item[1] not in kept]
+                for item in gone:
+                    del buffer.groups[item]
+            buffer.groups[id(self.groups), key] = self.groups
         return group
 
     def __del__(self) -> None:
-        if hasattr(self, "_groups") and not self.pipeline.device.abandoned:
+        if hasattr(self, "groups") and not self.pipeline.device.abandoned:
             release = self.pipeline.device.library.c.wgpuBindGroupRelease
-            while self._groups:
-                release(self._groups.popitem()[1])
+            while self.groups:
+                release(self.groups.popitem()[1])

@@ -33,5 +33,7 @@ class Replay:
     def __del__(self) -> None:
         if not self.device.abandoned:
             release = self.device.library.c.wgpuBindGroupRelease
-            for call in self.calls:
+            calls = self.calls
+            del self.calls  # a destructor that is later must not replay nothing unnoticed
+            for call in calls:
                 release(call[2])

@@ -7,9 +7,12 @@ subgroups and no f16 in shaders (the adapter lists the feature, but WGSL's `enab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .binding import Binding, Handle
+from .binding import Answer, Binding, Handle
+
+if TYPE_CHECKING:
+    from .device import Device
 
 
 class BindingV22(Binding):
@@ -97,17 +100,23 @@ class BindingV22(Binding):
         # This generation has no call for it; one nanosecond a tick is right on NVIDIA and lavapipe.
         return 1.0
 
-    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
-        answer: list[int] = []
-        handle = self.ffi.new_handle(answer)
-        self.c.wgpuBufferMapAsync(buffer, self.c.WGPUMapMode_Read, 0, size, self._on_mapped, handle)
-        self.poll(device, wait=True)
-        if answer and answer[0] == self.c.WGPUBufferMapAsyncStatus_Success:
-            return ""
-        return f"status {answer[0]}" if answer else "no answer from the device"
+    def map_async(self, buffer: Handle, mode: int, size: int, userdata: Any) -> None:
+        self.c.wgpuBufferMapAsync(buffer, mode, 0, size, self._on_mapped, userdata)
 
     def _mapped(self, status: int, userdata: Any) -> None:
-        self.ffi.from_handle(userdata).append(int(status))
+        done = status == self.c.WGPUBufferMapAsyncStatus_Success
+        self.answer(userdata, "" if done else f"status {int(status)}")
+
+    def poll(self, device: Device, wait: bool) -> None:
+        self.c.wgpuDevicePoll(device.handle, wait, self.ffi.NULL)
+        self.raise_kept()
+
+    def wait_for(self, device: Device, answer: Answer) -> None:
+        self.poll(device, wait=True)
+
+    def notice_loss(self, device: Device) -> None:
+        # Every call of this generation that would find out ends the process instead.
+        pass
 
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:
         answer: list[tuple[int, str]] = []

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .binding import Binding, Handle
+from .binding import Answer, Binding, Handle
+
+if TYPE_CHECKING:
+    from .device import Device
+
+# A wait looks again at once for this long, then sleeps a part of the time that it took so far. In
+# software the sleeps are longer, since each look takes time from what computes.
+SPIN, SHORTEST = 2e-4, 5e-5  # seconds
+PACE, LONGEST = 1 / 64, 1e-3
+SOFTWARE_PACE, SOFTWARE_LONGEST = 1 / 8, 5e-3
+# Finding out whether the device is lost costs more, and becomes rarer as well.
+LOOK, MOST = 0.01, 0.1  # seconds
 
 
 class BindingV29(Binding):
@@ -25,6 +37,7 @@ class BindingV29(Binding):
         super().__init__(ffi, c)
         self._on_device = self.callback("WGPURequestDeviceCallback", self._device_requested)
         self._on_mapped = self.callback("WGPUBufferMapCallback", self._mapped)
+        self._on_done = self.callback("WGPUQueueWorkDoneCallback", self._work_done)
         self._on_scope = self.callback("WGPUPopErrorScopeCallback", self._scope_popped)
 
     def callback(self, ctype: str, function: Any) -> Any:
@@ -128,21 +141,59 @@ class BindingV29(Binding):
     def timestamp_period(self, queue: Handle) -> float:
         return float(self.c.wgpuQueueGetTimestampPeriod(queue))
 
-    def map_read(self, device: Handle, buffer: Handle, size: int) -> str:
-        answer: list[tuple[int, str]] = []
-        handle = self.ffi.new_handle(answer)
+    def map_async(self, buffer: Handle, mode: int, size: int, userdata: Any) -> None:
         info = self.ffi.new("WGPUBufferMapCallbackInfo *")
         info.mode = self.c.WGPUCallbackMode_AllowSpontaneous
         info.callback = self._on_mapped
-        info.userdata1 = handle
-        self.c.wgpuBufferMapAsync(buffer, self.c.WGPUMapMode_Read, 0, size, info[0])
-        self.poll(device, wait=True)
-        if answer and answer[0][0] == self.c.WGPUMapAsyncStatus_Success:
-            return ""
-        return answer[0][1] if answer else "no answer from the device"
+        info.userdata1 = userdata
+        self.c.wgpuBufferMapAsync(buffer, mode, 0, size, info[0])
 
     def _mapped(self, status: int, message: Any, userdata: Any, _unused: Any) -> None:
-        self.ffi.from_handle(userdata).append((int(status), self.text(message)))
+        done = status == self.c.WGPUMapAsyncStatus_Success
+        self.answer(userdata, "" if done else self.text(message) or f"status {int(status)}")
+
+    def poll(self, device: Device, wait: bool) -> None:
+        if not wait:
+            self.c.wgpuInstanceProcessEvents(device.adapter.instance.handle)
+            self.raise_kept()
+            return
+        info = self.ffi.new("WGPUQueueWorkDoneCallbackInfo *")
+        info.mode = self.c.WGPUCallbackMode_AllowSpontaneous
+        info.callback = self._on_done
+        answer = self.ask()
+        info.userdata1 = answer.handle
+        self.c.wgpuQueueOnSubmittedWorkDone(device.queue.handle, info[0])
+        self.wait_for(device, answer)
+
+    def _work_done(self, status: int, _message: Any, userdata: Any, _unused: Any) -> None:
+        self.answer(userdata, "")
+
+    def wait_for(self, device: Device, answer: Answer) -> None:
+        # wgpuDevicePoll would wait by itself, but ends the process where the device is lost.
+        events, instance = self.c.wgpuInstanceProcessEvents, device.adapter.instance.handle
+        start = time.perf_counter()
+        look = LOOK
+        pace, longest = PACE, LONGEST
+        if device.adapter.info.type == "software":
+            pace, longest = SOFTWARE_PACE, SOFTWARE_LONGEST
+        events(instance)
+        while answer.reason() is None and not self.kept:
+            waited = time.perf_counter() - start
+            if waited > look:
+                look += min(look, MOST)
+                self.notice_loss(device)
+                if device.errors:
+                    break
+            if waited > SPIN:
+                time.sleep(min(max(waited * pace, SHORTEST), longest))
+            events(instance)
+        self.raise_kept()
+
+    def notice_loss(self, device: Device) -> None:
+        # Processing events finds out without a word; then nothing more can be created.
+        self.c.wgpuInstanceProcessEvents(device.adapter.instance.handle)
+        layout = self.bind_group_layout(device.handle, [])
+        self.c.wgpuBindGroupLayoutRelease(layout)
 
     def pop_error_scope(self, device: Handle) -> tuple[int, str]:
         answer: list[tuple[int, str]] = []

@@ -106,7 +106,7 @@ def _norm_probes() -> list[Probe]:
         grad = rng.normal(0, 1, shape).astype(np.float32)
         weight = rng.normal(1, 0.5, shape[-1]).astype(np.float32)
         if shape[-1] == 1:
-            grad, weight = np.round(4 * grad), np.float32([3])
+            grad, weight = np.round(4 * grad), np.full(1, 3, np.float32)
         made.append(Probe((x, grad, weight), {"eps": eps}, 1e-5))
     return made
 
