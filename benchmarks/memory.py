@@ -202,8 +202,8 @@ def main() -> None:
         own, other = seconds["tensai"], seconds[options.peer]
         rate = 4 * work.elements / own
         rows.append((f"2^{size} {work.name}", own * 1e6, rate / 1e9, rate / peak, other / own))
-    title = f"memory-bound operations on {dev.name}, {dev.library.api if dev.library else ''}"
-    head = ("work", "us", "GB/s", "of the peak", f"{options.peer} / tensai")
+    title = f"Memory-bound operations on {dev.name}, {dev.library.api if dev.library else ''}"
+    head = ("work", "us", "GB/s", "of the peak", f"ratio to {options.peer}")
     show(f"{title}; peak {peak / 1e9:,.0f} GB/s", head, rows, options.json)
 
 

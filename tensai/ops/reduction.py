@@ -29,7 +29,7 @@ from .movement import broadcast_to, permute, reshape
 
 LANES = 256
 CHUNK = 8 * LANES  # units that a team has at least, where a second pass joins the parts
-PARTS = 2048  # that keep a GPU busy
+PARTS = 4096  # that keep a GPU busy
 COLUMN_THREADS = 16_384  # that a reduction over an outer axis keeps busy by cutting it up
 AxisArgument = int | tuple[int, ...] | None
 
@@ -231,8 +231,9 @@ def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
             made.append(Probe((row[:999],)))
             made.append(Probe((row[:3990].reshape(399, 10),), {"axis": 0}))
             # Rows for every team, in vectors and in single elements.
-            ways = ((300, 9), (300, 12), (300, 230), (70, 232), (9, 1801), (3, 5001), (3, 5004))
-            for rows, length in ways:
+            single = ((300, 9), (300, 230), (70, 901), (9, 1801), (3, 5001))
+            vectors = ((300, 12), (70, 600), (9, 2400), (3, 5004))
+            for rows, length in single + vectors:
                 made.append(Probe((row[-rows * length :].reshape(rows, length),), {"axis": 1}))
             made.append(Probe((row[-68_000:].reshape(4, 17_000),), {"axis": 1}))
         if f32 in dtypes:
@@ -330,13 +331,14 @@ def _argmax_columns(job: Job) -> None:
 def _argmax_rows(job: Job, subgroup: bool) -> None:
     source, target = job.inputs[0], job.outputs[0]
     rows, length = job.facts["outer"], job.facts["length"]
-    units, _ = _units(rows, length)
+    units, vector = _units(rows, length)
     chunks, chunk = _chunks(rows, length)
     values = {
         **_row_values(rows, length, chunk, subgroup, WGSL[source.dtype]),
-        "T": WGSL[source.dtype],
         "FLOAT": source.dtype == f32,
         "SIGNED": source.dtype == i32,
+        "KEYS": "vec4<u32>" if vector else "u32",
+        "SIGNED_KEYS": "vec4<i32>" if vector else "i32",
         "SHARED": "vec2<u32>",
         "PARTS": False,
         "LAST": chunks == 1,

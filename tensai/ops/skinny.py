@@ -33,8 +33,11 @@ class Shape(NamedTuple):
     ahead: int  # loads of each row on their way at a time; with columns: fours of rows
 
 
-ROWS = {1: Shape(128, 4, 2), 2: Shape(128, 4, 2), 4: Shape(128, 4, 1), 8: Shape(128, 2, 1)}
-COLUMNS = {1: Shape(256, 32, 2), 2: Shape(256, 32, 1), 4: Shape(256, 32, 1), 8: Shape(256, 32, 1)}
+# By vectors: what is read of them serves several rows, as long as the sums of all fit in registers.
+ROWS = {1: Shape(128, 4, 2), 2: Shape(128, 4, 2), 4: Shape(128, 4, 2), 8: Shape(128, 2, 1)}
+COLUMNS = Shape(256, 32, 2)
+# For a single vector, where rows are long enough and workgroups may have as many lanes.
+ONE_ROWS, ONE_COLUMNS = Shape(256, 1, 2), Shape(512, 32, 1)
 
 
 class Product(NamedTuple):
@@ -149,15 +152,20 @@ def _joined(items: list[str]) -> str:
     return "\n".join(items)
 
 
+def _rows_shape(count: int, units: int) -> Shape:
+    enough = units >= ONE_ROWS.lanes * ONE_ROWS.ahead
+    return ONE_ROWS if count == 1 and enough else ROWS[count]
+
+
 def plan_rows(job: Job, subgroup: bool, shape: Shape | None = None) -> None:
     """Rows along k: named sums, one for each row and vector."""
     product = _product(job)
     k = job.facts["k"]
     count = 1 << (product.few - 1).bit_length()
-    lanes, rows, ahead = shape or ROWS[count]
     vector = k % 4 == 0
     width = 4 if vector else 1
     units = k // width
+    lanes, rows, ahead = shape or _rows_shape(count, units)
     pairs = list(itertools.product(range(rows), range(count)))
     declare = [f"    var sum_{r}_{j} = 0.0;" for r, j in pairs]
     declare += [
@@ -220,12 +228,17 @@ def plan_rows(job: Job, subgroup: bool, shape: Shape | None = None) -> None:
     _step(job, product, "skinny_rows", template, (groups, splits, chunk), (width, width), loops)
 
 
+def _columns_shape(job: Job, count: int) -> Shape:
+    most = job.device.limits["maxComputeInvocationsPerWorkgroup"]
+    return ONE_COLUMNS if count == 1 and ONE_COLUMNS.lanes <= most else COLUMNS
+
+
 def plan_columns(job: Job, shape: Shape | None = None) -> None:
     """Columns side by side: named sums, one for each vector, over a unit of columns."""
     product = _product(job)
     k, n = job.facts["k"], product.n
     count = 1 << (product.few - 1).bit_length()
-    lanes, across, ahead = shape or COLUMNS[count]
+    lanes, across, ahead = shape or _columns_shape(job, count)
     slices = lanes // across
     vector, x_vector = n % 4 == 0, k % 4 == 0
     width = 4 if vector else 1
@@ -328,6 +341,7 @@ def probes() -> list[Probe]:
         # Split along k; a single sum is added up by another kernel.
         made((1, 3001), (3001, 41)),
         made((2, 12_345), (37, 12_345), tb=True),
+        made((1, 4100), (37, 4100), tb=True),
         made((1, 70_001), (70_001, 1)),
         # Vectors turned first, on either side, and batches.
         made((104, 3), (104, 50), ta=True),
