@@ -41,7 +41,7 @@ class Work:
     numpy: Callable[..., Any]
     right: Callable[[Array], Array]
     rows: int
-    length: int  # of the sums within
+    length: int  # of the sums within, 0 for results that are exact
     elements: int  # that must be read and written
 
 
@@ -94,8 +94,10 @@ def works(size: int, rng: np.random.Generator) -> list[Work]:
              lambda x: x.sum(1), lambda at: sums[at], rows, width, count),
         Work("max", (x,), lambda x: x.max(), lambda t, x: x.max(), lambda x: x.max(),
              lambda at: x.max(), 0, 1, count),
+        Work("argmax", (x,), lambda x: x.argmax(), lambda t, x: x.argmax(), lambda x: x.argmax(),
+             lambda at: x.argmax(), 0, 0, count),
         Work("argmax of rows", (x,), lambda x: x.argmax(1), lambda t, x: x.argmax(1),
-             lambda x: x.argmax(1), lambda at: x[at].argmax(1), rows, 1, count),
+             lambda x: x.argmax(1), lambda at: x[at].argmax(1), rows, 0, count),
         Work("softmax", (x,), lambda x: x.softmax(), lambda t, x: t.softmax(x, -1),
              softmax, lambda at: softmax(x[at].astype(np.float64)), rows, width, moved),
         Work("log_softmax", (x,), lambda x: x.log_softmax(),
