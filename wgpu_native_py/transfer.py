@@ -168,7 +168,7 @@ class Transfers:
 
         for slot, start, nbytes in pieces(slots, first, size):
             if len(moving) + len(emptying) == SLOTS:
-                if len(emptying) < SLOTS // 2:
+                while len(emptying) < SLOTS // 2:  # or only one thread would ever copy
                     empty()
                 release()
             encoder = CommandEncoder(self._device)
