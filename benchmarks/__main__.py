@@ -51,6 +51,7 @@ BENCHMARKS = (
         "--sizes 512 1024 2048 4096 8192 1000 4097 --batched 64x512 --transposed 1024 4096",
         "--sizes 64 65 --batched 2x32 --transposed 64 --warm 0",
     ),
+    Benchmark("memory", ("torch", "numpy"), "--sizes 26", "--sizes 16"),
     Benchmark("training", ("torch",), "--sizes 512 1024 2048", "--sizes 32"),
     Benchmark("language", ("llama.cpp",), "1.1B:Q4_0 1.1B:Q8_0 8B:Q4_0 8B:Q8_0", "tiny:Q4_0"),
     Benchmark("startup", ("numpy",), named=False),

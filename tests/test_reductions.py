@@ -161,6 +161,33 @@ def test_argmax(dev: tensai.Device) -> None:
     assert dev.upload(np.arange(70_001, dtype=f32)).argmax().item() == 70_000
 
 
+@pytest.mark.parametrize("length", [3, 64, 129, 1000, 3001, 70_001])
+def test_argmax_of_the_least_and_of_what_compares_oddly(dev: tensai.Device, length: int) -> None:
+    place = length * 2 // 3
+    negative_nan = np.array(0xFF800001, u32).view(f32)
+    for fill, value in (
+        (-np.inf, -np.inf),
+        (-np.inf, -3e38),
+        (-0.0, 0.0),
+        (0.0, -0.0),
+        (-1e-3, -0.0),
+        (-2.0, -1.0),
+        (3e38, np.inf),
+        (np.inf, np.nan),
+        (np.inf, negative_nan),
+        (negative_nan, np.nan),
+    ):
+        x = np.full(length, fill, f32)
+        x[[place, -1]] = value
+        for rows in (x, np.stack([x, x[::-1]])):
+            same(dev.upload(rows).argmax(-1), np.argmax(rows, -1), what=(fill, value))
+    for kind in (i32, u32):
+        x = np.full((2, length), np.iinfo(kind).min, kind)
+        x[1, place] += 1
+        assert dev.upload(x).argmax(1).tolist() == [0, place]
+        assert dev.upload(x[0]).argmax().item() == 0
+
+
 # Normalizations ---------------------------------------------------------------------------------
 
 

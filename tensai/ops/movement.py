@@ -17,11 +17,16 @@ from ..dtypes import f32, narrowed_to, widened
 from ..errors import ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
 from ..tensor import Tensor
-from .strided import MAX_AXES, walk
+from .strided import MAX_AXES, evenly, merge_axes, walk
 
 
 def _plan(job: Job) -> None:
-    walk(job, "a", job.inputs, [job.arguments["strides"]], job.arguments["offset"])
+    strides, offset, shape = (job.arguments[name] for name in ("strides", "offset", "shape"))
+    lengths, (steps,) = merge_axes(shape, [strides])
+    if lengths and steps == [1] and not offset:
+        evenly(job, "a")  # four elements at a time
+    else:
+        walk(job, "a", job.inputs, [strides], offset)
 
 
 def _probes() -> list[Probe]:
@@ -32,6 +37,7 @@ def _probes() -> list[Probe]:
         {"shape": (10, 20, 15), "strides": (15, 150, 1), "offset": 0},
         {"shape": (20, 50), "strides": (-50, 2), "offset": 2900},
         {"shape": (3, 5, 4, 2, 3), "strides": (0, 1, 7, 0, 100), "offset": 5},
+        {"shape": (2, 1499), "strides": (1499, 1), "offset": 0},
     ]
     return [Probe((sample,), way) for sample in samples for way in ways]
 

@@ -24,6 +24,7 @@ from ..operation import (
 )
 from ..quantized import QuantizedTensor
 from ..tensor import Tensor
+from . import skinny
 from .reduction import sum_rows
 from .strided import MAX_AXES, merge_axes
 from .tiles import Pace, Tile
@@ -214,7 +215,7 @@ def _probes() -> list[Probe]:
         a = integers(f32, *((k, m) if ta else (m, k)))
         b = integers(f32, 2, *((n, k) if tb else (k, n)))
         made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
-    return made
+    return made + skinny.probes()
 
 
 def _grad_a(grad: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
@@ -231,6 +232,7 @@ def _grad_b(grad: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Te
 
 @operation(
     kernels=[
+        *skinny.KERNELS,
         Kernel(
             "matmul_direct",
             _direct,

@@ -86,6 +86,20 @@ def walk(
     )
 
 
+def evenly(job: Job, expression: str) -> None:
+    """A step over operands of the output's layout, or of one element; four elements at a time."""
+    out = job.outputs[0]
+    vectors = -(-out.size // 4)
+    steps = [int(operand.size != 1) for operand in job.inputs]
+    job.step(
+        "elementwise",
+        values(job, expression, [operand.dtype for operand in job.inputs]),
+        [*job.inputs, out],
+        pack(vectors, *steps, *[0] * (3 - len(steps))),
+        -(-vectors // LANES),
+    )
+
+
 def elementwise(
     name: str,
     expression: str | Callable[[Job], str],
@@ -96,20 +110,11 @@ def elementwise(
     def plan(job: Job) -> None:
         text = expression if isinstance(expression, str) else expression(job)
         out = job.outputs[0]
-        steps = [int(operand.size != 1) for operand in job.inputs]
         even = all(operand.size in (1, out.size) for operand in job.inputs)
         if not even:
             strides = [rules.broadcast_strides(operand.shape, out.shape) for operand in job.inputs]
             walk(job, text, job.inputs, strides)
             return
-        vectors = -(-out.size // 4)
-        padded = steps + [0] * (3 - len(steps))
-        job.step(
-            "elementwise",
-            values(job, text, [operand.dtype for operand in job.inputs]),
-            [*job.inputs, out],
-            pack(vectors, *padded),
-            -(-vectors // LANES),
-        )
+        evenly(job, text)
 
     return Kernel(name, plan, fits=fits)
