@@ -89,7 +89,8 @@ def host_array(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
         )
     if wanted is None:
         wanted = native if native in DTYPES else _NARROWED[native]
-    if native.kind in "iu" and wanted.kind in "iu" and array.size:
+    integers = native.kind in "iu" and wanted.kind in "iu"
+    if integers and array.size and not np.can_cast(native, wanted):
         limits = np.iinfo(wanted)
         low, high = int(array.min()), int(array.max())
         if low < limits.min or high > limits.max:

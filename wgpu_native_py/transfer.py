@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .buffer import Buffer
     from .device import Device
 
-PIECE = 8 << 20
-SLOTS = 8  # pieces on their way at a time
-THREADS = min(4, processors())
+PIECE = 4 << 20
+SLOTS = 16  # pieces on their way at a time
+THREADS = min(8, processors())
 SPAN = 256 << 20  # bytes between which signals are let through
 PATIENCE = 5.0  # seconds of looking whether a piece has arrived, before waiting for everything
 
@@ -168,7 +168,7 @@ class Transfers:
 
         for slot, start, nbytes in pieces(slots, first, size):
             if len(moving) + len(emptying) == SLOTS:
-                if len(emptying) < SLOTS // 2:
+                while len(emptying) < SLOTS // 2:  # or only one thread would ever copy
                     empty()
                 release()
             encoder = CommandEncoder(self._device)
