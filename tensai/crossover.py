@@ -21,7 +21,8 @@ from .tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 
-ROUNDS = 15  # in which the three ways take turns, at most
+ROUNDS = 15  # in which ways take turns, at most
+SPINNING = 0.25  # seconds after which the threads of a BLAS sleep
 WARM = 1.0  # seconds of products before any is timed, at most: cards idle at a low clock
 SHORTEST = 0.01  # seconds of products in each timing, so that the clock's grain does not count
 MOST = 200  # products in each timing, at most
@@ -153,22 +154,31 @@ def _measure(device: Device, row: Row, end: float) -> None:
     if size.batch == 1:
         a, b = a[0], b[0]
     right = _Right(a, b)
+    cpu = _Way(lambda: np.matmul(a, b))
     with device.upload(a) as x, device.upload(b) as y:
-        ways: list[_Way] = [
-            _Way(lambda: device.matmul(a, b)),
-            _Way(lambda: ops.matmul(x, y), device.synchronize),
-            _Way(lambda: np.matmul(a, b)),
-        ]
-        for turn in range(ROUNDS + 1):  # the first is the warm-up
-            start = time.perf_counter()
-            for way in ways:
-                product = way.run(timed=turn > 0)
-                row.wrong = row.wrong or right.difference(product)
-                del product
-            now = time.perf_counter()
-            if turn and now + (now - start) > end:
-                break
-    row.transfer, row.resident, row.cpu = (statistics.median(way.seconds) for way in ways)
+        transfer = _Way(lambda: device.matmul(a, b))
+        resident = _Way(lambda: ops.matmul(x, y), device.synchronize)
+        # The CPU comes last: a BLAS leaves its threads spinning for a while after a product, which
+        # takes the processors from the copies and makes them up to three times as long.
+        time.sleep(SPINNING)
+        now = time.perf_counter()
+        _take_turns([transfer, resident], row, right, now + (end - now) * 2 / 3)
+    _take_turns([cpu], row, right, end)
+    row.transfer, row.resident, row.cpu = (
+        statistics.median(way.seconds) for way in (transfer, resident, cpu)
+    )
+
+
+def _take_turns(ways: list[_Way], row: Row, right: _Right, end: float) -> None:
+    for turn in range(ROUNDS + 1):  # the first is the warm-up
+        start = time.perf_counter()
+        for way in ways:
+            product = way.run(timed=turn > 0)
+            row.wrong = row.wrong or right.difference(product)
+            del product
+        now = time.perf_counter()
+        if turn and now + (now - start) > end:
+            break
 
 
 class _Way:
