@@ -7,6 +7,8 @@ capped, which that function does not do, the same formula in its elementary oper
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,13 @@ from tensai.tensor import Tensor
 
 f16, f32, i32, u32 = np.float16, np.float32, np.int32, np.uint32
 
-# The tiles that need the most workgroup memory, with all the same for a lane, for narrower heads.
+# The tiles that need the most workgroup memory, with all the same for a lane, for narrower heads;
+# and as on a GPU, unrolled.
 TWIN = Tiles(width=64, rows=128, positions=64, across=8, down=16, slice=4, v_rows=8)
-ALL = [*attending.attend.kernels, Kernel("twin of 128x128", TWIN.plan, fits=TWIN.fits)]
+ALL = [
+    *attending.attend.kernels,
+    Kernel("twin of 128x128", partial(TWIN.plan, unroll=True), fits=TWIN.fits),
+]
 KERNELS = [kernel.name for kernel in ALL]
 
 
@@ -278,6 +284,19 @@ def test_values_that_are_no_numbers(gpu: Any, name: str) -> None:
     check(expected, bad, k, v)
 
 
+def chosen(gpu: Any, shape: tuple[int, ...], heads: int) -> str:
+    """The name of the kernel for q, k and v of a shape."""
+    call = attending.attend
+    given = [Spec(shape, dtypes.f32)] * 3 + [Spec((), dtypes.i32)]
+    bound = call.signature.bind(*given, heads=heads, causal=True)
+    bound.apply_defaults()
+    for kernel in call.kernels:
+        job = gpu.checks._job(call, kernel, dict(bound.arguments))
+        if job is not None and kernel.worth(job):
+            return kernel.name
+    return ""
+
+
 @pytest.mark.parametrize(
     ("queries", "heads", "batch", "dim", "rows"),
     [
@@ -291,7 +310,10 @@ def test_values_that_are_no_numbers(gpu: Any, name: str) -> None:
         (129, 32, 8, 128, 32),  # half of the large tiles would lie beyond the queries
         (128, 32, 8, 128, 128),
         (9, 32, 64, 128, 32),
-        (2048, 32, 1, 64, 64),
+        (2048, 16, 1, 64, 64),
+        (512, 16, 1, 64, 32),
+        (512, 16, 2, 20, 64),
+        (129, 32, 8, 64, 32),
         (2048, 32, 1, 200, 32),
     ],
 )
@@ -299,21 +321,23 @@ def test_which_tiles_are_chosen(
     gpu: Any, monkeypatch: Any, queries: int, heads: int, batch: int, dim: int, rows: int
 ) -> None:
     shape = (batch, queries, heads * dim)
-    call = attending.attend
-    given = [Spec(shape, dtypes.f32)] * 3 + [Spec((), dtypes.i32)]
+    monkeypatch.setattr(gpu, "info", replace(gpu.info, software=False))
+    for memory, expected in ((48, rows), (32, rows if rows < 128 else 32)):
+        monkeypatch.setitem(gpu.limits, "maxComputeWorkgroupStorageSize", memory * 1024)
+        assert chosen(gpu, shape, heads).endswith(f"x{expected}")
 
-    def chosen(memory: int) -> str:
-        monkeypatch.setitem(gpu.limits, "maxComputeWorkgroupStorageSize", memory)
-        bound = call.signature.bind(*given, heads=heads, causal=True)
-        bound.apply_defaults()
-        for kernel in call.kernels:
-            job = gpu.checks._job(call, kernel, dict(bound.arguments))
-            if job is not None and kernel.worth(job):
-                return kernel.name
-        return ""
 
-    assert chosen(48 * 1024).endswith(f"x{rows}")
-    assert chosen(32 * 1024).endswith(f"x{rows}" if rows < 128 else "x32")
+@pytest.mark.parametrize(
+    ("queries", "dim", "rows"),
+    [(64, 64, 64), (60, 20, 64), (56, 64, 32), (9, 64, 32), (128, 128, 128), (64, 128, 32)],
+)
+def test_which_tiles_are_chosen_in_software(
+    gpu: Any, monkeypatch: Any, queries: int, dim: int, rows: int
+) -> None:
+    # Few workgroups keep every core busy.
+    monkeypatch.setattr(gpu, "info", replace(gpu.info, software=True))
+    monkeypatch.setitem(gpu.limits, "maxComputeWorkgroupStorageSize", 48 * 1024)
+    assert chosen(gpu, (1, queries, dim), 1).endswith(f"x{rows}")
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -104,9 +104,7 @@ fn main(
             } else {
 {{FETCH_VALUES}}
             }
-            for (var d = 0u; d < {{SLICE}}u; d++) {
 {{MULTIPLY_SCORES}}
-            }
             half = {{SLICE_ROOM}}u - half;
         }
 {{SCALE_SCORES}}
@@ -139,9 +137,7 @@ fn main(
 {{FETCH_NEXT}}
                 }
                 if (atomicLoad(&spoiled) == 0u) {
-                    for (var c = 0u; c < {{V_ROWS}}u; c += 4u) {
 {{MULTIPLY}}
-                    }
                 } else {
                     // What is hidden stays out even where v holds NaN.
                     for (var c = 0u; c < {{V_ROWS}}u; c++) {

@@ -54,9 +54,7 @@ fn main(
         workgroupBarrier();
         let at_a = thread_row;
         let at_b = thread_column;
-        for (var k = 0u; k < {{BK}}u; k++) {
 {{MULTIPLY}}
-        }
         workgroupBarrier();
     }
 #include packed_tile_end

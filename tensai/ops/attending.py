@@ -20,7 +20,8 @@ FEW = 8  # queries
 MANY = 256  # workgroups: about two for each core of a large GPU
 # For heads up to a width, larger tiles first; each does more for what it reads.
 TILES = (
-    Tiles(width=64, rows=64, positions=64, across=8, down=8, slice=2, v_rows=16),
+    Tiles(width=64, rows=64, positions=64, across=8, down=16, slice=4, v_rows=8),
+    Tiles(width=64, rows=32, positions=128, across=16, down=8, slice=4, v_rows=16),
     Tiles(width=128, rows=128, positions=128, across=16, down=16, slice=4, v_rows=8),
     Tiles(width=128, rows=32, positions=128, across=16, down=8, slice=4, v_rows=8),
     Tiles(width=WIDEST, rows=32, positions=64, across=16, down=8, slice=4, v_rows=4),
@@ -35,15 +36,20 @@ def _tiles(tiles: Tiles) -> Kernel:
     def fits(job: Job) -> bool:
         return job.facts["dim"] > narrower and tiles.fits(job)
 
+    def plan(job: Job) -> None:
+        # In software, unrolled code takes half longer to compile and is no faster.
+        tiles.plan(job, unroll=not job.device.info.software)
+
     def worth(job: Job) -> bool:
         queries = job.facts["queries"]
         if tiles.rows == smallest:
             return bool(queries > FEW)
         # Large tiles pay off where every core has one, and little of them lies beyond the queries.
+        enough = job.device.info.software or tiles.workgroups(job) >= MANY
         computed = -(-queries // tiles.rows) * tiles.rows
-        return bool(tiles.workgroups(job) >= MANY and 8 * computed <= 9 * queries)
+        return bool(enough and 8 * computed <= 9 * queries)
 
-    return Kernel(f"attention_tiles_{tiles.width}x{tiles.rows}", tiles.plan, fits=fits, worth=worth)
+    return Kernel(f"attention_tiles_{tiles.width}x{tiles.rows}", plan, fits=fits, worth=worth)
 
 
 def _split(number: int) -> Kernel:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..operation import Job
 from .attending_plans import bindings, indented, parameters, vectors_fit
+from .tiles import looped
 
 LETTERS = "xyzw"
 
@@ -82,7 +83,7 @@ class Tiles:
         facts = job.facts
         return int(-(-facts["queries"] // self.rows) * facts["heads"] * facts["batch"])
 
-    def plan(self, job: Job) -> None:
+    def plan(self, job: Job, unroll: bool) -> None:
         facts = job.facts
         # Of each tile: slices of k, masking, and slices of v.
         scores = -(-facts["dim"] // (4 * self.slice)) * (1 + self.slice)
@@ -92,14 +93,14 @@ class Tiles:
         loops = tiles * (1 + scores + masking + sums)
         operands = bindings(job, job.outputs[0])
         groups = self.workgroups(job)
-        job.step("attention_tiles", self.values(), operands, parameters(job), groups, loops)
+        job.step("attention_tiles", self.values(unroll), operands, parameters(job), groups, loops)
 
-    def values(self) -> dict[str, Any]:
-        """The template values of attention_tiles.wgsl."""
+    def values(self, unroll: bool) -> dict[str, Any]:
+        """The template values of attention_tiles.wgsl, its products in loops or unrolled."""
         return {
             **self._loads(),
-            **self._scores(),
-            **self._body(),
+            **self._scores(unroll),
+            **self._body(unroll),
             "ROWS": self.rows,
             "POSITIONS": self.positions,
             "ACROSS": self.across,
@@ -189,25 +190,30 @@ class Tiles:
             return f"({lane} ^ turn) + {apart * number}u"
         return f"(({lane} + {apart * number}u) ^ turn)"
 
-    def _scores(self) -> dict[str, str]:
-        """The unrolled lines up to finished scores, `s_ROW_GROUP`."""
+    def _scores(self, unroll: bool) -> dict[str, str]:
+        """The lines up to finished scores, `s_ROW_GROUP`."""
         names = [(i, j) for i, _, _ in self._rows() for j in range(self.groups)]
-        multiply = [f"let turn = d * {8 // self.slice}u;"]
-        for part in range(4):
-            for name, lane, apart, count, rows, begin in (
-                ("q", "y", self.down, self.row_groups, self.rows, 0),
-                ("k", "x", self.across, self.groups, self.positions, self.slice * self.rows),
-            ):
-                multiply += [
-                    f"let {name}_{part}_{n} = room[half + d * {rows}u + {begin + rows // 4 * part}u"
-                    f" + {self._place(lane, apart, n)}];"
-                    for n in range(count)
+
+        def multiplied(d: str) -> list[str]:
+            lines = [f"let turn = {d} * {8 // self.slice}u;"]
+            for part in range(4):
+                for name, lane, apart, count, rows, begin in (
+                    ("q", "y", self.down, self.row_groups, self.rows, 0),
+                    ("k", "x", self.across, self.groups, self.positions, self.slice * self.rows),
+                ):
+                    lines += [
+                        f"let {name}_{part}_{n} = room[half + {d} * {rows}u + "
+                        f"{begin + rows // 4 * part}u + {self._place(lane, apart, n)}];"
+                        for n in range(count)
+                    ]
+                lines += [
+                    f"s_{i}_{j} = fma(vec4<f32>(q_{part}_{i // 4}.{LETTERS[i % 4]}), k_{part}_{j}, "
+                    f"s_{i}_{j});"
+                    for i, j in names
                 ]
-            multiply += [
-                f"s_{i}_{j} = fma(vec4<f32>(q_{part}_{i // 4}.{LETTERS[i % 4]}), k_{part}_{j}, "
-                f"s_{i}_{j});"
-                for i, j in names
-            ]
+            return lines
+
+        multiply = looped("d", range(self.slice), multiplied, unroll)
         finish, hide = [], []
         for j in range(self.groups):
             for i, _, letter in self._rows():
@@ -251,14 +257,14 @@ class Tiles:
             ]
         return {
             "DECLARE_SCORES": indented(8, [f"var s_{i}_{j} = vec4<f32>();" for i, j in names]),
-            "MULTIPLY_SCORES": indented(16, multiply),
+            "MULTIPLY_SCORES": indented(12, multiply),
             "SCALE_SCORES": indented(8, [f"s_{i}_{j} *= params.scale;" for i, j in names]),
             "FINISH_SCORES": indented(12, finish),
             "HIDE_SCORES": indented(12, hide),
         }
 
-    def _body(self) -> dict[str, str]:
-        """The unrolled lines from there on: the largest score of a row `largest_ROW`, its sum of
+    def _body(self, unroll: bool) -> dict[str, str]:
+        """The lines from there on: the largest score of a row `largest_ROW`, its sum of
         weights `sum_ROW`, results `o_ROW_VECTOR`."""
         rows = self._rows()
         columns, groups = range(self.columns), range(self.groups)
@@ -337,18 +343,26 @@ class Tiles:
                 for v in columns
             ]
 
-        within = f"(start % {4 * self.across}u + c)"
-        multiply = [f"let at = {within};", "let turn = (at / 4u & 3u) * 2u;"]
-        for p in range(4):
-            multiply += weights(f"w_{p}", f"at + {p}u")
-            multiply += values(f"v_{p}", f"c + {p}u")
-            multiply += [
-                f"o_{i}_{v} = fma(vec4<f32>(w_{p}_{i // 4}.{letter}), v_{p}_{v}, o_{i}_{v});"
-                for i, _, letter in rows
-                for v in columns
+        def placed(c: str) -> list[str]:
+            return [
+                f"let at = start % {4 * self.across}u + {c};",
+                "let turn = (at / 4u & 3u) * 2u;",
             ]
-        careful = [f"let at = {within};", "let turn = (at / 4u & 3u) * 2u;"]
-        careful += weights("w", "at") + values("v", "c")
+
+        def multiplied(c: str) -> list[str]:
+            lines = placed(c)
+            for p in range(4):
+                lines += weights(f"w_{p}", f"at + {p}u")
+                lines += values(f"v_{p}", f"{c} + {p}u")
+                lines += [
+                    f"o_{i}_{v} = fma(vec4<f32>(w_{p}_{i // 4}.{letter}), v_{p}_{v}, o_{i}_{v});"
+                    for i, _, letter in rows
+                    for v in columns
+                ]
+            return lines
+
+        multiply = looped("c", range(0, self.v_rows, 4), multiplied, unroll)
+        careful = [*placed("c"), *weights("w", "at"), *values("v", "c")]
         for i, _, letter in rows:
             weight = f"w_{i // 4}.{letter}"
             careful.append(f"if (!({weight} == 0.0)) {{")
@@ -364,7 +378,7 @@ class Tiles:
             "PUT_MAXIMA": indented(8, maxima),
             "WEIGH": indented(8, weigh),
             "PUT_WEIGHTS": indented(12, put_weights),
-            "MULTIPLY": indented(24, multiply),
+            "MULTIPLY": indented(20, multiply),
             "MULTIPLY_CAREFULLY": indented(24, careful),
             "PUT_SUMS": indented(4, sums),
             "STORE": indented(4, store),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +25,18 @@ class Pace(NamedTuple):
         if rounds <= 4:
             rounds = max(1.0, (rounds + math.ceil(0.93 * rounds)) / 2)
         return steps * self.alone * rounds
+
+
+def looped(name: str, steps: range, lines: Callable[[str], list[str]], unroll: bool) -> list[str]:
+    """WGSL that takes `lines` of each step in turn: of the variable `name` in a loop, or unrolled,
+    of the steps themselves, each a block."""
+    if not unroll:
+        head = f"for (var {name} = {steps.start}u; {name} < {steps.stop}u; {name} += {steps.step}u)"
+        return [head + " {", *("    " + line for line in lines(name)), "}"]
+    made = []
+    for step in steps:
+        made += ["{", *("    " + line for line in lines(f"{step}u")), "}"]
+    return made
 
 
 @dataclass(frozen=True)
@@ -166,9 +179,9 @@ class Tile:
         return {key: "\n".join(lines) for key, lines in made.items()}
 
     def body(self, transpose_b: bool, element: str, unroll: bool = True) -> dict[str, Any]:
-        """The unrolled lines over named accumulators, `sum_ROW_VECTOR`.
+        """The lines over named accumulators, `sum_ROW_VECTOR`.
 
-        MULTIPLY is a slice's part of a step, or without `unroll` the element `k` of it.
+        MULTIPLY is a slice's part of a step, in a loop or unrolled.
         """
         stride_a, stride_b = self.bm // 4 + 1, self.bn // 4 + transpose_b
         row_vectors, column_vectors = self.tm // 4, self.tn // 4
@@ -178,18 +191,14 @@ class Tile:
         names = [(row, vector) for row in range(self.tm) for vector in range(column_vectors)]
         ordered = sorted(names, key=lambda name: name[1]) if self.by_columns else names
         steps = self.bk // self.slices
-        multiply = []
-        for step in range(steps) if unroll else ("k",):
-            at_a, at_b = f"{step}u * {stride_a}u", f"{step}u * {stride_b}u"
-            if not unroll:
-                at_a, at_b = f"k * {stride_a}u", f"k * {stride_b}u"
-            multiply.append("        {")
-            multiply += [
-                f"            let a_{i} = tile_a[at_a + {at_a} + {i * rows_apart}u];"
+
+        def multiplied(k: str) -> list[str]:
+            lines = [
+                f"let a_{i} = tile_a[at_a + {k} * {stride_a}u + {i * rows_apart}u];"
                 for i in range(row_vectors)
             ]
-            multiply += [
-                f"            let b_{i} = tile_b[at_b + {at_b} + {i * columns_apart}u];"
+            lines += [
+                f"let b_{i} = tile_b[at_b + {k} * {stride_b}u + {i * columns_apart}u];"
                 for i in range(column_vectors)
             ]
             for row, vector in ordered:
@@ -200,8 +209,10 @@ class Tile:
                     if element == "f32"
                     else f"{total} + {left} * b_{vector}"
                 )
-                multiply.append(f"            {total} = {product};")
-            multiply.append("        }")
+                lines.append(f"{total} = {product};")
+            return lines
+
+        multiply = looped("k", range(steps), multiplied, unroll)
         store = [
             f"    store(base_out, first_row + (thread_row + {row // 4 * rows_apart}u) * 4u + "
             f"{row % 4}u, first_column + (thread_column + {vector * columns_apart}u) * 4u, "
@@ -210,7 +221,7 @@ class Tile:
         ]
         return {
             "DECLARE": "\n".join(f"    var sum_{r}_{v} = vec4<{element}>();" for r, v in names),
-            "MULTIPLY": "\n".join(multiply),
+            "MULTIPLY": "\n".join("        " + line for line in multiply),
             "STORE": "\n".join(store),
             "JOIN": self._join([f"sum_{row}_{vector}" for row, vector in names]),
             "SLICE_A": steps * stride_a,
