@@ -238,8 +238,19 @@ class Device(ABC):
 
     def matmul(self, x: Any, y: Any) -> Array:
         """numpy.matmul of host arrays on this device: upload, multiply, download."""
-        with self.upload(x) as a, self.upload(y) as b, ops.matmul(a, b) as product:
+        with self._matrices(x) as a, self._matrices(y) as b, ops.matmul(a, b) as product:
             return product.download()
+
+    def _matrices(self, array: Any) -> Tensor:
+        """An array uploaded; a transposed one as it lies in memory, and transposed here."""
+        if isinstance(array, np.ndarray) and array.ndim > 1 and not array.flags.c_contiguous:
+            across = array.swapaxes(-1, -2)
+            if across.flags.c_contiguous:  # the host would take much longer to turn it
+                with self.upload(across) as turned:
+                    return ops.permute(
+                        turned, (*range(array.ndim - 2), array.ndim - 1, array.ndim - 2)
+                    )
+        return self.upload(array)
 
     def embed(self, table: Tensor | QuantizedTensor, indices: Any) -> Tensor:
         """Rows of `table` (rows, dim) at integer `indices` of any shape: (*indices.shape, dim).

@@ -34,16 +34,20 @@ fn main(
     for (var k = lane; k < params.length; k += 256u) {
         sum += x[base + k];
     }
-    let mean = workgroup_sum(sum, lane) / count;
+    let near = workgroup_sum(sum, lane) / count;
+    // The mean is rounded, by some drivers more than once: what is left of it is taken off.
+    var rest = 0.0;
     var squares = 0.0;
     for (var k = lane; k < params.length; k += 256u) {
-        let centred = x[base + k] - mean;
+        let centred = x[base + k] - near;
+        rest += centred;
         squares = fma(centred, centred, squares);
     }
-    let variance = workgroup_sum(squares, lane) / count;
+    rest = workgroup_sum(rest, lane) / count;
+    let variance = max(workgroup_sum(squares, lane) / count - rest * rest, 0.0);
     let scale = 1.0 / sqrt(variance + params.eps);
     for (var k = lane; k < params.length; k += 256u) {
-        let normal = (x[base + k] - mean) * scale;
+        let normal = ((x[base + k] - near) - rest) * scale;
 #if AFFINE
         out[base + k] = fma(normal, weight[k], bias[k]);
 #else

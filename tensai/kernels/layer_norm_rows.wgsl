@@ -44,6 +44,10 @@ fn main(
 {{LOAD}}
     let mean = team_sum(unit_sum({{SUM}}), lane, subgroup_size) / params.length;
 {{CENTRE}}
+    // Sums are rounded, and drivers divide with an error of their own: what that leaves of the mean
+    // would show where eps is larger than the variance.
+    let rest = team_sum(unit_sum({{SUM}}), lane, subgroup_size) / params.length;
+{{CENTRE_AGAIN}}
     let squares = team_sum({{SQUARES}}, lane, subgroup_size);
     let scale = 1.0 / sqrt(squares / params.length + params.eps);
 {{STORE}}

@@ -154,10 +154,12 @@ def _layer_norm_rows(job: Job, subgroup: bool) -> None:
     team, values, rows, units, length = _rows(job, subgroup)
     affine = len(job.inputs) > 1
     normal = "unit_{i} * scale"
+    centre = "unit_{i} = select(nothing, unit_{i} - MEAN, at_{i} < units);"
     values |= {
         "AFFINE": affine,
         "SUM": teams.pairwise(team, "unit_{i}", "({a} + {b})"),
-        "CENTRE": teams.lines(team, "unit_{i} = select(nothing, unit_{i} - mean, at_{i} < units);"),
+        "CENTRE": teams.lines(team, centre.replace("MEAN", "mean")),
+        "CENTRE_AGAIN": teams.lines(team, centre.replace("MEAN", "rest")),
         "SQUARES": teams.pairwise(team, "unit_squares(unit_{i})", "({a} + {b})"),
         "STORE": teams.stored(
             team, f"fma({normal}, weight[at_{{i}}], bias[at_{{i}}])" if affine else normal
