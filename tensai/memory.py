@@ -173,6 +173,14 @@ class Pool:
     def _keep(self, buffer: Any, turn: int) -> None:
         size = buffer.size
         self.in_use -= size
+        # Large ones that lie about must not keep out the small ones that are wanted all the time.
+        while self.pooled + size > self.keep and self._free and (largest := max(self._free)) > size:
+            spare = self._free[largest]
+            if spare:
+                spare.pop()
+                self.pooled -= largest
+            if not spare:
+                del self._free[largest]
         if self.pooled + size <= self.keep:
             self.pooled += size
             free = self._free.get(size)

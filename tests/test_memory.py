@@ -383,6 +383,20 @@ def test_large_tensors_in_pieces(fresh_gpu: Any) -> None:
     assert (t + 1).max().item() == x[-1] + 1
 
 
+def test_a_large_free_buffer_gives_way_to_small_ones(fresh_gpu: Any) -> None:
+    pool = fresh_gpu.pool
+    fresh_gpu.upload(np.zeros(1 << 18, f32)).free()
+    pool.collect()
+    pool.keep = pool.pooled  # full
+    fresh_gpu.upload(np.zeros(1 << 10, f32)).free()
+    made = fresh_gpu.native.create_buffer
+    fresh_gpu.native.create_buffer = lambda *_: pytest.fail("a buffer was created anew")
+    fresh_gpu.upload(np.zeros(1 << 10, f32)).free()
+    fresh_gpu.native.create_buffer = made
+    pool.collect()
+    assert 0 < pool.pooled <= pool.keep
+
+
 def test_work_is_submitted_on_the_way(fresh_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "SUBMIT_AFTER", 3)
     total = fresh_gpu.upload(np.zeros(5, f32))

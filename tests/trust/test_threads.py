@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,8 +195,9 @@ def _spawned(number: int, sent: Any) -> None:
         sent.put((number, (t * number).tolist()))
 
 
-def test_spawned_processes(gpu: tensai.Device) -> None:
-    # While the parent has a device open and in use.
+def test_spawned_processes(gpu: tensai.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    # While the parent has a device open and in use. The children find this module by its name.
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[2])])
     context = multiprocessing.get_context("spawn")
     sent = context.Queue()
     children = [context.Process(target=_spawned, args=(n, sent)) for n in range(3)]
