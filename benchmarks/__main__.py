@@ -21,7 +21,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tensai
 from benchmarks import measure, peak
@@ -71,16 +70,6 @@ def tables(benchmark: Benchmark, peer: str, quick: bool) -> list[Table]:
     finally:
         sys.argv = before
     return measure.shown[first:]
-
-
-def peaks() -> Table:
-    """What the device could give, measured."""
-    with tensai.open() as dev:
-        rows: list[tuple[Any, ...]] = [
-            ("copy within the device, GB/s", peak.bandwidth(dev) / 1e9),
-            ("f32 multiply-adds, TFLOP/s", peak.arithmetic(dev) / 1e12),
-        ]
-        return Table(f"Peaks of {dev.name}", ("what", "figure"), rows)
 
 
 def markdown(found: Sequence[Table]) -> str:
@@ -155,7 +144,8 @@ def main() -> None:
         if len(chosen) < len(set(options.only)):
             names = [b.name for b in BENCHMARKS if options.peer in b.peers]
             parser.error(f"benchmarks with the peer {options.peer}: {', '.join(names)}")
-    found = [peaks()]
+    with tensai.open() as dev:
+        found = [peak.table(dev)]
     with contextlib.redirect_stdout(io.StringIO() if options.json else sys.stdout):
         measure.show(*found[0], as_json=False)
         for benchmark in chosen:
