@@ -33,6 +33,7 @@ from .tensor import Tensor
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
 JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
+GUARD = 64  # bytes of junk, at least, behind each tensor of a self-check
 LOOPS_COUNTED = 1 << 20
 STAGING = 64 << 20  # bytes read back at a time
 
@@ -141,10 +142,12 @@ class GpuDevice(Device):
 
     def take(self, nbytes: int) -> Storage:
         """Memory that the next recorded dispatch may write."""
-        storage = self.pool.take(nbytes, unread=self._apart)
-        if self._apart:
-            # A kernel that writes nothing must not find the last one's right answer here.
-            self.native.queue.write(storage.buffer, JUNK * (storage.buffer.size // len(JUNK)))
+        return self._junk(nbytes) if self._apart else self.pool.take(nbytes)
+
+    def _junk(self, nbytes: int) -> Storage:
+        """Memory for a self-check: what a kernel does not write, or reads too much, is junk."""
+        storage = self.pool.take(nbytes + GUARD, unread=True)
+        self.native.queue.write(storage.buffer, JUNK * (storage.buffer.size // len(JUNK)))
         return storage
 
     def allocate(self, spec: Spec) -> Storage:
@@ -155,7 +158,8 @@ class GpuDevice(Device):
         data = array.astype(np.uint32) if array.dtype == bool_ else array
         self.usable()
         with self.lock:
-            storage = self.pool.take(device_bytes(array.size, array.dtype), unread=True)
+            nbytes = device_bytes(array.size, array.dtype)
+            storage = self._junk(nbytes) if self._apart else self.pool.take(nbytes, unread=True)
             if data.nbytes:
                 self.native.queue.write(storage.buffer, data)
             if self.program is not None:
@@ -194,6 +198,20 @@ class GpuDevice(Device):
             return raw.astype(np.bool_)
         np.not_equal(raw, 0, out=out)
         return out
+
+    def fetch_whole(self, tensor: Tensor) -> tuple[Array, str]:
+        """A self-check's tensor, and where a kernel wrote beyond its end ("" if nowhere)."""
+        spec, buffer = tensor.spec, tensor.storage.buffer
+        words = np.empty(buffer.size // 4, np.uint32)
+        with self.lock:
+            self._read(buffer, words)
+        # Kernels may write whole vectors of 16 bytes.
+        end = -(-device_bytes(spec.size, spec.dtype) // 16) * 4
+        written = np.flatnonzero(words[end:] != np.frombuffer(JUNK, np.uint32))
+        beyond = f"wrote {4 * int(written[0])} bytes beyond its result" if written.size else ""
+        if spec.dtype == bool_:
+            return words[: spec.size].reshape(spec.shape) != 0, beyond
+        return words.view(spec.dtype)[: spec.size].reshape(spec.shape), beyond
 
     def _read(self, buffer: wgpu.Buffer, target: Array) -> None:
         flat = target.reshape(-1).view(np.uint8).data

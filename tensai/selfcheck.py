@@ -8,15 +8,17 @@ source is not used here, the operation's next kernel is tried, and at last NumPy
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DeviceLostError, KernelError, LimitExceededError, ValidationError
-from .operation import OPERATIONS, Job, Kernel, Operation, Probe, Spec
+from .operation import OPERATIONS, Job, Kernel, Operation, Probe, Spec, fold, fold_early
 from .tensor import Tensor
 from .verdicts import VerdictStore
 
@@ -113,11 +115,17 @@ class SelfCheck:
             covered = covered and found
         return Verdict(operation.name, covered, tuple(right), tuple(failures))
 
-    def _job(self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]) -> Job | None:
+    def _job(
+        self,
+        operation: Operation,
+        kernel: Kernel,
+        arguments: dict[str, Any],
+        folded: Callable[[int], tuple[int, int, int]] = fold,
+    ) -> Job | None:
         if not kernel.needs <= self.device.features:
             return None
         _, job = operation.job(arguments)
-        job.device = self.device
+        job.device, job.fold = self.device, folded
         if not kernel.fits(job):
             return None
         kernel.plan(job)
@@ -152,8 +160,8 @@ class SelfCheck:
     def _probe(self, operation: Operation, kernel: Kernel, source: str) -> str:
         """Run the operation's probes that use `source`; "" if all are right."""
         ran = False
-        for probe in operation.probes():
-            job = self._job(operation, kernel, probe_arguments(operation, probe))
+        for probe, folded in itertools.product(operation.probes(), (fold, fold_early)):
+            job = self._job(operation, kernel, probe_arguments(operation, probe), folded)
             if job is None or all(step.source != source for step in job.steps):
                 continue
             ran = True
@@ -187,9 +195,9 @@ class SelfCheck:
             outputs = made if isinstance(made, tuple) else (made,)
             outputs = outputs[: len(result.outputs)]
             outputs += tuple(tensors[place] for place in written)
-            got = [tensor.download() for tensor in outputs]
-        for one, other in zip(got, expected, strict=True):
-            wrong = difference(one, other, probe.tolerance)
+            got = [device.fetch_whole(tensor) for tensor in outputs]
+        for (one, beyond), other in zip(got, expected, strict=True):
+            wrong = difference(one, other, probe.tolerance) or beyond
             if wrong:
                 shapes = ", ".join(str(array.shape) for array in given)
                 return f"{wrong} (probe of {shapes})"
