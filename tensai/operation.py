@@ -181,7 +181,8 @@ class Kernel:
 
     `plan` fills a Job with steps. `needs` are device features. `fits` may refuse a job that the
     kernel is not written for; `worth` may say that another one is faster, and then this one is
-    used only where none of the others is right.
+    used only where none of the others is right. Of those worth using, the one of least `cost`
+    comes first, an estimate in seconds.
     """
 
     name: str
@@ -189,6 +190,7 @@ class Kernel:
     needs: frozenset[str] = frozenset()
     fits: Callable[[Job], bool] = lambda job: True
     worth: Callable[[Job], bool] = lambda job: True
+    cost: Callable[[Job], float] = lambda job: 0.0
 
 
 @dataclass(frozen=True)
