@@ -29,8 +29,6 @@ logger = logging.getLogger("tensai")
 
 SURE_LOOPS = 40_000  # iterations that every driver makes
 
-SMALLEST_NORMAL = 1.1754944e-38
-
 MODES = ("first-use", "always", "off")
 
 
@@ -206,7 +204,7 @@ class SelfCheck:
             outputs += tuple(tensors[place] for place in written)
             got = [device.fetch_whole(tensor) for tensor in outputs]
         for (one, beyond), other in zip(got, expected, strict=True):
-            wrong = difference(one, other, probe.tolerance, each=probe.each) or beyond
+            wrong = difference(one, other, probe.tolerance, floor=probe.floor) or beyond
             if wrong:
                 shapes = ", ".join(str(array.shape) for array in given)
                 return f"{wrong} (probe of {shapes})"
@@ -227,11 +225,11 @@ def difference(
     expected: np.ndarray[Any, Any],
     tolerance: float,
     *,
-    each: bool = False,
+    floor: float | None = None,
 ) -> str:
     """Empty if two arrays agree, NaN for NaN, else where they first differ.
 
-    `tolerance` is relative to the largest finite element, or with `each` to each.
+    `tolerance` is relative to the largest finite element, or with a `floor` to each.
     """
     with np.errstate(invalid="ignore"):  # NumPy warns about some NaNs here
         a = got.astype(np.float64).reshape(-1)
@@ -239,8 +237,8 @@ def difference(
     finite = np.isfinite(b)
     scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
     with np.errstate(invalid="ignore"):
-        allowed = tolerance * np.abs(b) + (SMALLEST_NORMAL if each and tolerance else 0)
-        close = np.abs(a - b) <= (allowed if each else tolerance * scale)
+        allowed = tolerance * scale if floor is None else tolerance * np.abs(b) + floor
+        close = np.abs(a - b) <= allowed
     same = (a == b) | (np.isnan(a) & np.isnan(b)) | (close & finite)
     if same.all():
         return ""
