@@ -35,6 +35,7 @@ from .tuning import saved_paces
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
 JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
+OTHER_JUNK = b"\xd3\xdd\xd3\xdd"  # behind what a self-check's kernel reads; negative where it can be
 GUARD = 64  # bytes of junk, at least, behind each tensor of a self-check
 LOOPS_COUNTED = 1 << 20
 STAGING = 64 << 20  # bytes read back at a time
@@ -144,12 +145,12 @@ class GpuDevice(Device):
 
     def take(self, nbytes: int) -> Storage:
         """Memory that the next recorded dispatch may write."""
-        return self._junk(nbytes) if self._apart else self.pool.take(nbytes)
+        return self._junk(nbytes, JUNK) if self._apart else self.pool.take(nbytes)
 
-    def _junk(self, nbytes: int) -> Storage:
+    def _junk(self, nbytes: int, junk: bytes) -> Storage:
         """Memory for a self-check: what a kernel does not write, or reads too much, is junk."""
         storage = self.pool.take(nbytes + GUARD, unread=True)
-        self.native.queue.write(storage.buffer, JUNK * (storage.buffer.size // len(JUNK)))
+        self.native.queue.write(storage.buffer, junk * (storage.buffer.size // len(junk)))
         return storage
 
     def allocate(self, spec: Spec) -> Storage:
@@ -161,7 +162,10 @@ class GpuDevice(Device):
         self.usable()
         with self.lock:
             nbytes = device_bytes(array.size, array.dtype)
-            storage = self._junk(nbytes) if self._apart else self.pool.take(nbytes, unread=True)
+            if self._apart:
+                storage = self._junk(nbytes, OTHER_JUNK)
+            else:
+                storage = self.pool.take(nbytes, unread=True)
             if data.nbytes:
                 self.native.queue.write(storage.buffer, data)
             if self.program is not None:
@@ -201,19 +205,22 @@ class GpuDevice(Device):
         np.not_equal(raw, 0, out=out)
         return out
 
-    def fetch_whole(self, tensor: Tensor) -> tuple[Array, str]:
-        """A self-check's tensor, and where a kernel wrote beyond its end ("" if nowhere)."""
+    def fetch_whole(self, tensor: Tensor, *, given: bool) -> tuple[Array, str]:
+        """A self-check's tensor, and where a kernel wrote beyond its end ("" if nowhere).
+
+        `given`: it was stored by the self-check, not made by the kernel.
+        """
         spec, buffer = tensor.spec, tensor.storage.buffer
         words = np.empty(buffer.size // 4, np.uint32)
         with self.lock:
             self._read(buffer, words)
         # Kernels may write whole vectors of 16 bytes.
         end = -(-device_bytes(spec.size, spec.dtype) // 16) * 4
-        written = np.flatnonzero(words[end:] != np.frombuffer(JUNK, np.uint32))
+        junk = np.frombuffer(OTHER_JUNK if given else JUNK, np.uint32)
+        written = np.flatnonzero(words[end:] != junk)
         beyond = f"wrote {4 * int(written[0])} bytes beyond its result" if written.size else ""
-        if spec.dtype == bool_:
-            return words[: spec.size].reshape(spec.shape) != 0, beyond
-        return words.view(spec.dtype)[: spec.size].reshape(spec.shape), beyond
+        raw = words if spec.dtype == bool_ else words.view(spec.dtype)  # 1 is true and no other
+        return raw[: spec.size].reshape(spec.shape), beyond
 
     def _read(self, buffer: wgpu.Buffer, target: Array) -> None:
         flat = target.reshape(-1).view(np.uint8).data

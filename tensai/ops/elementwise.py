@@ -25,11 +25,11 @@ Gradients = dict[Any, Callable[..., Any]]
 NUMBERS = (f32, i32, u32)
 EVERY = (*NUMBERS, bool_)
 
-# Where functions change their form, saturate or have no value. No denormal, and nothing above
-# 2**126, by which devices need not divide. The last are NaN with other bits than usual.
+# Where functions change their form, saturate or have no value. No denormal: devices may take it
+# for 0. The last are NaN with other bits than usual.
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0, -0.0, 1, -1, 0.5, -2.5, 3, -3, 2, 1e4, -1e4, 88.5, -87, 1e-6]
-    + [8e37, -8e37, 1.2e-38, 1e30, 33, -32, 16777217, 0.999, 1.001, -0.7, 255.5, -101, 5e9],
+    + [3.4e38, -3.4e38, 1.2e-38, 1e30, 33, -32, 16777217, 0.999, 1.001, -0.7, 255.5, -101, 5e9],
     dtype=np.float32,
 )
 SPECIAL = np.append(SPECIAL, np.array([0x7F800001, 0xFFC12345], np.uint32).view(np.float32))
@@ -146,9 +146,11 @@ def binary(
             a, b = pairs(dtype)
             made.append(Probe((a, b), {}, tolerance, floor=TINY))
             a, b = sample(COUNT, dtype, 1), sample(COUNT, dtype, 2)
-            one = b[-1:]
-            made.append(Probe((a, one), {}, tolerance, floor=TINY))
-            made.append(Probe((one, a), {}, tolerance, floor=TINY))
+            for value in (True, False) if dtype == bool_ else (2.5,):
+                one = np.array([value]).astype(dtype)
+                a[6::51] = one  # in every place of four, but seldom
+                made.append(Probe((a, one), {}, tolerance, floor=TINY))
+                made.append(Probe((one, a), {}, tolerance, floor=TINY))
             strided = a[:64].reshape(1, 2, 1, 2, 1, 16), b[:12].reshape(2, 1, 3, 1, 2, 1)
             made.append(Probe(strided, {}, tolerance, floor=TINY))
         return made

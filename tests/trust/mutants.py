@@ -2,8 +2,10 @@
 
 Every kernel's sources are made wrong in small ways (wgsl_mutations.py) and run on the operation's
 probes, as the self-check runs a source that it does not know. A mutant is killed when a probe
-tells it from the reference, when it breaks off with an error, or when it hangs. Those that do not
-compile don't count, nor do those that compute the same (equivalent.py says why).
+tells it from the reference, when it breaks off with an error, or when it hangs. A line that stands
+in several sources of a kernel is made wrong in up to SOURCES of them, one after the other, and one
+that is caught counts: a driver that gets it wrong does so in all. Mutants that do not compile don't
+count, nor do those that compute the same (equivalent.py says why).
 """
 
 from __future__ import annotations
@@ -28,16 +30,18 @@ from tensai.selfcheck import SelfCheck, probe_arguments
 from . import equivalent
 from .wgsl_mutations import Mutation, mutations
 
-SECONDS = 20  # that one mutant may take
+SECONDS = 30  # that one mutant may take
+SOURCES = 5  # in which a line is made wrong at most
 SERVE = "import sys; sys.path.insert(0, sys.argv[1]); from trust.mutants import serve; serve()"
 OUTCOMES = ("killed", "survived", "refused", "equivalent")
 
 
 class Mutant(NamedTuple):
-    """A wrong source in place of one that an operation's kernel uses."""
+    """A wrong source in place of one that an operation's kernel uses, and others wrong alike."""
 
     source: str
     mutation: Mutation
+    others: Sequence[Mutant] = ()
 
 
 class Checker(SelfCheck):
@@ -85,7 +89,7 @@ class Checker(SelfCheck):
         return self._jobs[key]
 
     def mutants(self, name: str, kernel_name: str) -> list[Mutant]:
-        """The mutants of a kernel: of lines that are alike, one in one of its sources."""
+        """The mutants of a kernel: one of all lines that are alike."""
         key = name, kernel_name
         if key not in self._mutants:
             alike: dict[Any, list[Mutant]] = {}
@@ -93,15 +97,24 @@ class Checker(SelfCheck):
             for source in dict.fromkeys(step.source for _, job in jobs for step in job.steps):
                 for mutation in mutations(source):
                     alike.setdefault(mutation.key, []).append(Mutant(source, mutation))
-            chosen = [
-                min(group, key=lambda mutant: _order(mutant.source, mutant.mutation.name))
-                for group in alike.values()
-            ]
+            chosen = []
+            for group in alike.values():
+                group.sort(key=lambda mutant: _order(mutant.source, mutant.mutation.name))
+                few = list({mutant.source: mutant for mutant in reversed(group)}.values())[::-1]
+                chosen.append(few[0]._replace(others=few[1:SOURCES]))
             self._mutants[key] = sorted(chosen, key=lambda mutant: _order(mutant.mutation.name))
         return self._mutants[key]
 
     def outcome(self, name: str, kernel_name: str, mutant: Mutant) -> tuple[str, str]:
         """What became of a mutant, and what was said about it."""
+        outcomes = []
+        for one in (mutant, *mutant.others):
+            outcomes.append(self._outcome(name, kernel_name, one))
+            if outcomes[-1][0] == "killed":
+                return outcomes[-1]
+        return max(outcomes, key=lambda outcome: outcome[0] == "survived")
+
+    def _outcome(self, name: str, kernel_name: str, mutant: Mutant) -> tuple[str, str]:
         operation = OPERATIONS[name]
         users = [
             (probe, job)
@@ -291,18 +304,18 @@ def _score(worker: Worker, name: str, kernel: str, most: int) -> Score:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.trust.mutants", description=__doc__)
-    parser.add_argument("--kernel", metavar="NAME", help="only this kernel, or this operation")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="only this kernel or operation")
     parser.add_argument("--most", metavar="N", type=int, default=0, help="mutants of each kernel")
     parser.add_argument("--processes", metavar="N", type=int, default=2, help="(default: 2)")
     parser.add_argument("--survivors", action="store_true", help="list the mutants that survived")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     options = parser.parse_args(arguments)
-    wanted = options.kernel
+    wanted = set(options.names)
     scores = []
     for score in run(
         options.most,
         options.processes,
-        lambda name, kernel: wanted in (None, name, kernel),
+        lambda name, kernel: not wanted or bool(wanted & {name, kernel}),
     ):
         scores.append(score)
         if options.json:
@@ -316,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name in score.survivors:
                 print(f"    {name}")
     if not scores:
-        print(f"no kernel or operation is called {wanted}", file=sys.stderr)
+        print(f"no kernel or operation is called {' or '.join(wanted)}", file=sys.stderr)
         return 2
     return 0 if min(score.score for score in scores) > 0.9 else 1
 

@@ -1,6 +1,8 @@
 """Small wrongs for a WGSL source: what a driver that computes wrongly could make of it.
 
-Only what `main` reaches is changed, so that no mutant differs in code that never runs.
+Only what `main` reaches is changed, so that no mutant differs in code that never runs. The
+functions of math.wgsl are changed in the kernels of elementwise operations, whose probes go
+through all their cases; in other kernels that call them only the calls are.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tensai.kernels import template
+
 _TOKEN = re.compile(
     r"0x[0-9a-fA-F]+u?|\d+\.\d*(?:e[-+]?\d+)?f?|\d+e[-+]?\d+|\d+[ui]?"
     r"|[A-Za-z_]\w*|->|<<=|>>=|&&|\|\||[-+*/%&|^<>=!]=|<<|\+\+|--|\S"
 )
 _FUNCTION = re.compile(r"^fn (\w+)\(", re.MULTILINE)
 _ARRAY = re.compile(r"var<workgroup> (\w+): array<(.+), ([^,]+)>;")
+_SHARED = set(_FUNCTION.findall(template("math")))
 _TYPED = {"vec2", "vec3", "vec4", "array", "atomic", "bitcast", "var", "ptr"}
 _LANES = re.compile(r"@workgroup_size\(([^)]+)\)")
 
@@ -95,7 +100,8 @@ def _reachable(code: str) -> list[tuple[int, int]]:
         words = set(re.findall(r"[A-Za-z_]\w*", code[start:end]))
         waiting.extend(sorted(words & bodies.keys()))
     used = " ".join(code[slice(*bodies[name])] for name in reached)
-    spans = [bodies[name] for name in reached]
+    own = reached if "apply" in reached else [name for name in reached if name not in _SHARED]
+    spans = [bodies[name] for name in own]
     for found in re.finditer(r"^(?:const|var<workgroup>) (\w+)[^;]*;", code, re.MULTILINE):
         if re.search(rf"\b{found[1]}\b", used):
             spans.append(found.span())
