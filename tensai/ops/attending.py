@@ -19,9 +19,9 @@ from .attending_tiles import Tiles
 FEW = 8  # queries
 # The first that is wide enough is used.
 TILES = (
-    Tiles(width=64, rows=64, down=8, slice=4, v_rows=16),
-    Tiles(width=128, rows=64, down=8, slice=4, v_rows=16),
-    Tiles(width=WIDEST, rows=32, down=8, slice=4, v_rows=8),
+    Tiles(width=64, rows=64, positions=64, across=8, down=8, slice=2, v_rows=16),
+    Tiles(width=128, rows=64, positions=128, across=16, down=8, slice=4, v_rows=8),
+    Tiles(width=WIDEST, rows=32, positions=64, across=16, down=8, slice=4, v_rows=4),
 )
 SPLITS = (Split(rows=1), Split(rows=4), Split(rows=8))
 
