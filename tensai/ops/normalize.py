@@ -101,7 +101,10 @@ def _softmax_probes() -> list[Probe]:
     x[2] = -np.inf
     x[3, 700] = np.nan
     x[4] += 1e4
+    wide = rng.uniform(-150, 150, (20, 300)).astype(np.float32)  # the largest must be found
     made = [
+        Probe((wide,), {}, 1e-6),
+        Probe((wide.T.copy(),), {"axis": 0}, 1e-6),
         Probe((x,), {}, 1e-6),
         Probe((x[0, :1020].reshape(4, 85, 3),), {"axis": 1}, 1e-6),
     ]

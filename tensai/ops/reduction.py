@@ -217,8 +217,13 @@ def _extreme_grad(grad: Tensor, x: Tensor, out: Tensor, axis: AxisArgument) -> T
     return chosen * (_expanded(grad, x.shape, axis) / shares)
 
 
-def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
-    """Small integers, whose sums are exact, over several workgroups with an odd tail."""
+def _probes(
+    dtypes: Sequence[DType], *, different: bool = False
+) -> Callable[[], list[Probe]]:
+    """Small integers, whose sums are exact, over several workgroups with an odd tail.
+
+    Those of max, min and argmax are all different, so that the place of the largest is anywhere.
+    """
 
     def make() -> list[Probe]:
         rng = np.random.default_rng(3)
@@ -227,7 +232,15 @@ def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
             low = 0 if dtype == u32 else -6
             row = rng.integers(low, 7, 70_003).astype(dtype)
             row[69_999] = 40  # past the last whole chunk, so that a skipped tail shows
+            if different:
+                row = (rng.permutation(70_003) + (2 if dtype == u32 else -80_000)).astype(dtype)
+                last, first = row.copy(), row.copy()
+                last[-1], first[0] = 90_000, 90_000
+                last[0], first[-1] = row.min() - 1, row.min() - 1
+                made += [Probe((last,)), Probe((first,))]
             made.append(Probe((row,)))
+            # All but the last four of 2048 results.
+            made.append(Probe((row[:4088].reshape(2, 2044),), {"axis": 0}))
             made.append(Probe((row[:999],)))
             made.append(Probe((row[:3990].reshape(399, 10),), {"axis": 0}))
             # Rows for every team, in vectors and in single elements.
@@ -288,7 +301,7 @@ def mean_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) ->
 @operation(
     kernels=_kernels("max", MAX),
     reference=reference.maximum,
-    probes=_probes((f32, i32, u32)),
+    probes=_probes((f32, i32, u32), different=True),
     name="max",
     method=False,
     gradients={"x": _extreme_grad},
@@ -302,7 +315,7 @@ def max_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
 @operation(
     kernels=_kernels("min", MIN),
     reference=reference.minimum,
-    probes=_probes((f32, i32, u32)),
+    probes=_probes((f32, i32, u32), different=True),
     name="min",
     method=False,
     gradients={"x": _extreme_grad},
@@ -361,7 +374,7 @@ def _argmax_rows(job: Job, subgroup: bool) -> None:
 
 
 def _argmax_probes() -> list[Probe]:
-    return [Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()]
+    return [Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32), different=True)()]
 
 
 @operation(
