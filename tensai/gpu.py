@@ -33,6 +33,7 @@ from .tensor import Tensor
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
 JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
+POISON = b"\xff\xff\xff\xff"  # NaN, -1 or the largest integer
 GUARD = 64  # bytes of junk, at least, behind each tensor of a self-check
 LOOPS_COUNTED = 1 << 20
 STAGING = 64 << 20  # bytes read back at a time
@@ -142,12 +143,13 @@ class GpuDevice(Device):
 
     def take(self, nbytes: int) -> Storage:
         """Memory that the next recorded dispatch may write."""
-        return self._junk(nbytes) if self._apart else self.pool.take(nbytes)
+        # A kernel that writes nothing must not find the last one's right answer here.
+        return self._guarded(nbytes, JUNK) if self._apart else self.pool.take(nbytes)
 
-    def _junk(self, nbytes: int) -> Storage:
-        """Memory for a self-check: what a kernel does not write, or reads too much, is junk."""
+    def _guarded(self, nbytes: int, word: bytes) -> Storage:
+        """Memory for a self-check, full of one word, with some of it behind the tensor."""
         storage = self.pool.take(nbytes + GUARD, unread=True)
-        self.native.queue.write(storage.buffer, JUNK * (storage.buffer.size // len(JUNK)))
+        self.native.queue.write(storage.buffer, word * (storage.buffer.size // len(word)))
         return storage
 
     def allocate(self, spec: Spec) -> Storage:
@@ -159,7 +161,10 @@ class GpuDevice(Device):
         self.usable()
         with self.lock:
             nbytes = device_bytes(array.size, array.dtype)
-            storage = self._junk(nbytes) if self._apart else self.pool.take(nbytes, unread=True)
+            if self._apart:
+                storage = self._guarded(nbytes, POISON)
+            else:
+                storage = self.pool.take(nbytes, unread=True)
             if data.nbytes:
                 self.native.queue.write(storage.buffer, data)
             if self.program is not None:
@@ -207,10 +212,11 @@ class GpuDevice(Device):
             self._read(buffer, words)
         # Kernels may write whole vectors of 16 bytes.
         end = -(-device_bytes(spec.size, spec.dtype) // 16) * 4
-        written = np.flatnonzero(words[end:] != np.frombuffer(JUNK, np.uint32))
-        beyond = f"wrote {4 * int(written[0])} bytes beyond its result" if written.size else ""
-        if spec.dtype == bool_:
-            return words[: spec.size].reshape(spec.shape) != 0, beyond
+        guards = [np.frombuffer(word, np.uint32) for word in (JUNK, POISON)]
+        whole = any((words[end:] == guard).all() for guard in guards)
+        beyond = "" if whole else "wrote beyond the end of its result"
+        if spec.dtype == bool_:  # as the words that they are, which must be 0 or 1
+            return words[: spec.size].reshape(spec.shape), beyond
         return words.view(spec.dtype)[: spec.size].reshape(spec.shape), beyond
 
     def _read(self, buffer: wgpu.Buffer, target: Array) -> None:

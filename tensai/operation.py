@@ -195,13 +195,14 @@ class Kernel:
 class Probe:
     """A known input for an operation, and how near the kernel must come to the reference.
 
-    `tolerance` is relative to the largest finite element of the reference; 0 means exactly equal.
-    An input of None is an optional tensor that is left out.
+    `tolerance` is relative to the largest finite element of the reference, or with `each` to each
+    element, where what is below the normal numbers may be lost; 0 means exactly equal. An input of None is an optional tensor that is left out.
     """
 
     inputs: tuple[np.ndarray[Any, Any] | None, ...]
     arguments: dict[str, Any] = field(default_factory=dict)
     tolerance: float = 0.0
+    each: bool = False
 
 
 class Gradient(NamedTuple):

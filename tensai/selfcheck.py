@@ -29,6 +29,8 @@ logger = logging.getLogger("tensai")
 
 SURE_LOOPS = 40_000  # iterations that every driver makes
 
+SMALLEST_NORMAL = 1.1754944e-38
+
 MODES = ("first-use", "always", "off")
 
 
@@ -197,7 +199,7 @@ class SelfCheck:
             outputs += tuple(tensors[place] for place in written)
             got = [device.fetch_whole(tensor) for tensor in outputs]
         for (one, beyond), other in zip(got, expected, strict=True):
-            wrong = difference(one, other, probe.tolerance) or beyond
+            wrong = difference(one, other, probe.tolerance, each=probe.each) or beyond
             if wrong:
                 shapes = ", ".join(str(array.shape) for array in given)
                 return f"{wrong} (probe of {shapes})"
@@ -213,15 +215,25 @@ def probe_arguments(operation: Operation, probe: Probe) -> dict[str, Any]:
     return dict(bound.arguments)
 
 
-def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float) -> str:
-    """Empty if two arrays agree, NaN for NaN, else where they first differ."""
+def difference(
+    got: np.ndarray[Any, Any],
+    expected: np.ndarray[Any, Any],
+    tolerance: float,
+    *,
+    each: bool = False,
+) -> str:
+    """Empty if two arrays agree, NaN for NaN, else where they first differ.
+
+    `tolerance` is relative to the largest finite element, or with `each` to each.
+    """
     with np.errstate(invalid="ignore"):  # NumPy warns about some NaNs here
         a = got.astype(np.float64).reshape(-1)
         b = expected.astype(np.float64).reshape(-1)
     finite = np.isfinite(b)
     scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
     with np.errstate(invalid="ignore"):
-        close = np.abs(a - b) <= tolerance * scale
+        allowed = tolerance * np.abs(b) + (SMALLEST_NORMAL if each and tolerance else 0)
+        close = np.abs(a - b) <= (allowed if each else tolerance * scale)
     same = (a == b) | (np.isnan(a) & np.isnan(b)) | (close & finite)
     if same.all():
         return ""

@@ -65,27 +65,39 @@ def _probes() -> list[Probe]:
         2048.5,
         2049.5,
         -3e9,
+        2147483648.0,
+        4294967040.0,
+        4294967296.0,
+        -2147483904.0,
+        0.25,
         3e9,
         5e9,
         -0.75,
         2147483520.0,
     ]
-    floats = np.concatenate([edges, rng.normal(0, 100, 1010)]).astype(np.float32)
-    halves = rng.integers(0, 1 << 16, 1027).astype(np.uint16)
+    floats = np.concatenate([edges, rng.normal(0, 100, 2047 - len(edges))]).astype(np.float32)
+    floats[-1] = np.uint32(0x7F800001).view(np.float32)
+    halves = np.arange(1 << 16).astype(np.uint16)
+    # Between two float16 numbers, where they meet, and next to it.
+    finite = halves[:31743].view(np.float16).astype(np.float32)
+    middle = rng.permutation((finite[1:] + finite[:-1]) / 2)[:5000]
+    middle = np.concatenate([middle, -middle, [65504, 65520, 2.0**-25]]).astype(np.float32)
+    between = np.concatenate([middle, np.nextafter(middle, 0), np.nextafter(middle, np.inf)])
     # Payloads of NaN may change on the way; whether it is NaN may not.
     made = [
         Probe((floats,), {"dtype": "float16"}),
+        Probe((between.astype(np.float32),), {"dtype": "float16"}),
         Probe((halves.view(np.float16),), {"dtype": "float32"}),
     ]
     samples: dict[Any, Any] = {
         f32: floats,
-        i32: rng.integers(-(2**31), 2**31, 1027).astype(np.int32),
-        u32: rng.integers(0, 2**32, 1027).astype(np.uint32),
-        bool_: rng.integers(0, 2, 1027).astype(np.bool_),
+        i32: rng.integers(-(2**31), 2**31, 2047).astype(np.int32),
+        u32: rng.integers(0, 2**32, 2047).astype(np.uint32),
+        bool_: rng.integers(0, 2, 2047).astype(np.bool_),
     }
-    for source, sample in samples.items():
-        made.extend(Probe((sample,), {"dtype": target.name}, 1e-7) for target in samples)
-        del source
+    names = [dtype.name for dtype in samples]
+    for sample in samples.values():
+        made.extend(Probe((sample,), {"dtype": name}, 1e-7, each=True) for name in names)
     return made
 
 

@@ -28,8 +28,8 @@ def _put_probes() -> list[Probe]:
     rng = np.random.default_rng(59)
     made = []
     for dtype in (f32, i32, u32, bool_):
-        x = rng.integers(0, 9, (5, 30, 7)).astype(dtype)
-        for axis, start, length in ((0, 2, 3), (1, 11, 19), (2, 6, 1)):
+        x = rng.integers(0, 9, (5, 32, 8)).astype(dtype)
+        for axis, start, length in ((0, 2, 3), (1, 11, 19), (2, 7, 1)):
             shape = list(x.shape)
             shape[axis] = length
             part = rng.integers(0, 9, shape).astype(dtype)

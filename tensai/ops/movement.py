@@ -26,12 +26,12 @@ def _plan(job: Job) -> None:
 
 def _probes() -> list[Probe]:
     rng = np.random.default_rng(11)
-    x = rng.normal(0, 1, 3000).astype(np.float32)
+    x = rng.normal(0, 1, 3072).astype(np.float32)
     samples = [x, (x * 100).astype(np.int32), (x * x * 9).astype(np.uint32), x > 0]
     ways = [
-        {"shape": (10, 20, 15), "strides": (15, 150, 1), "offset": 0},
+        {"shape": (8, 32, 12), "strides": (12, 96, 1), "offset": 0},
         {"shape": (20, 50), "strides": (-50, 2), "offset": 2900},
-        {"shape": (3, 5, 4, 2, 3), "strides": (0, 1, 7, 0, 100), "offset": 5},
+        {"shape": (4, 5, 4, 2, 3), "strides": (400, 1, 7, 0, 100), "offset": 5},
     ]
     return [Probe((sample,), way) for sample in samples for way in ways]
 
@@ -58,9 +58,11 @@ def _strided_put_probes() -> list[Probe]:
     part = np.random.default_rng(12).normal(0, 1, (10, 5, 9)).astype(np.float32)
     ways = [
         {"shape": (9, 10, 5), "strides": (5, 1, 50), "offset": 0},
-        {"shape": (2000,), "strides": (-120, 21, 2), "offset": 1500},
+        {"shape": (2048,), "strides": (-120, 21, 2), "offset": 1500},
     ]
-    return [Probe((part,), way) for way in ways]
+    axes = part.reshape(-1)[:96].reshape(2, 3, 2, 2, 4)
+    apart = Probe((axes,), {"shape": (96,), "strides": (1, 32, 2, 16, 4), "offset": 0})
+    return [*(Probe((part,), way) for way in ways), apart]
 
 
 @operation(

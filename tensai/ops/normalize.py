@@ -17,6 +17,7 @@ from .normalize_grad import (
     row_loops,
     softmax_grad,
 )
+from .reduction import SPOILED
 
 
 def _softmax(job: Job, log: bool) -> None:
@@ -41,8 +42,15 @@ def _softmax_probes() -> list[Probe]:
     x[2] = -np.inf
     x[3, 700] = np.nan
     x[4] += 1e4
+    # One element of a row is so large that without it all others would be infinite.
+    peaks = rng.normal(0, 4, (300, 257)).astype(np.float32)
+    peaks[np.arange(300), rng.permutation(300) % 257] += 300
+    peaks[40, 7] = SPOILED
     return [
         Probe((x,), {}, 1e-6),
+        Probe((x[0, :256],), {}, 1e-6),
+        Probe((peaks[:, :256],), {}, 1e-6),
+        Probe((peaks[:9],), {}, 1e-6),
         Probe((x[0, :1020].reshape(4, 85, 3),), {"axis": 1}, 1e-6),
     ]
 
@@ -153,7 +161,11 @@ def _rms_norm_probes() -> list[Probe]:
     x[3, 5] = np.nan
     weight = rng.normal(1, 0.5, 771).astype(np.float32)
     residual = rng.normal(0, 1, x.shape).astype(np.float32)
-    return [Probe((x, weight), {}, 1e-6), Probe((x, weight, residual), {"eps": 0.1}, 1e-6)]
+    return [
+        Probe((x, weight), {}, 1e-6),
+        Probe((x, weight, residual), {"eps": 0.1}, 1e-6),
+        Probe((x[:, :512], weight[:512], residual[:, :512]), {}, 1e-6),
+    ]
 
 
 @operation(
