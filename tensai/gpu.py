@@ -32,8 +32,8 @@ from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
-JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
-POISON = b"\xff\xff\xff\xff"  # NaN, -1 or the largest integer
+JUNK = 0x47C5C5C7  # no small number in any dtype, and another one when something is added
+POISON = 0xFFFFFF00  # and the next ones: NaN, or an integer that is no index
 GUARD = 64  # bytes of junk, at least, behind each tensor of a self-check
 LOOPS_COUNTED = 1 << 20
 STAGING = 64 << 20  # bytes read back at a time
@@ -57,6 +57,7 @@ class GpuDevice(Device):
         self.program: GpuProgram | None = None
         self._encoder: wgpu.CommandEncoder | None = None
         self._held = 0  # how many batch() blocks are open
+        self._poisoned = 0  # how many tensors of self-checks, modulo 256
         self._apart = False  # recording beside pending work, whose memory must not be touched
         self._pipelines: dict[tuple[str, int, bool], wgpu.ComputePipeline] = {}
         self._staging: wgpu.Buffer | None = None
@@ -146,10 +147,11 @@ class GpuDevice(Device):
         # A kernel that writes nothing must not find the last one's right answer here.
         return self._guarded(nbytes, JUNK) if self._apart else self.pool.take(nbytes)
 
-    def _guarded(self, nbytes: int, word: bytes) -> Storage:
+    def _guarded(self, nbytes: int, word: int) -> Storage:
         """Memory for a self-check, full of one word, with some of it behind the tensor."""
         storage = self.pool.take(nbytes + GUARD, unread=True)
-        self.native.queue.write(storage.buffer, word * (storage.buffer.size // len(word)))
+        words = np.full(storage.buffer.size // 4, word, np.uint32)
+        self.native.queue.write(storage.buffer, words)
         return storage
 
     def allocate(self, spec: Spec) -> Storage:
@@ -162,7 +164,9 @@ class GpuDevice(Device):
         with self.lock:
             nbytes = device_bytes(array.size, array.dtype)
             if self._apart:
-                storage = self._guarded(nbytes, POISON)
+                # Each another one, so that copying one tensor's to another's shows.
+                self._poisoned = (self._poisoned + 1) % 256
+                storage = self._guarded(nbytes, POISON + self._poisoned)
             else:
                 storage = self.pool.take(nbytes, unread=True)
             if data.nbytes:
@@ -212,8 +216,7 @@ class GpuDevice(Device):
             self._read(buffer, words)
         # Kernels may write whole vectors of 16 bytes.
         end = -(-device_bytes(spec.size, spec.dtype) // 16) * 4
-        guards = [np.frombuffer(word, np.uint32) for word in (JUNK, POISON)]
-        whole = any((words[end:] == guard).all() for guard in guards)
+        whole = words[-1] in (JUNK, *range(POISON, POISON + 256)) and np.ptp(words[end:]) == 0
         beyond = "" if whole else "wrote beyond the end of its result"
         if spec.dtype == bool_:  # as the words that they are, which must be 0 or 1
             return words[: spec.size].reshape(spec.shape), beyond

@@ -89,10 +89,12 @@ def _probes() -> list[Probe]:
         Probe((between.astype(np.float32),), {"dtype": "float16"}),
         Probe((halves.view(np.float16),), {"dtype": "float32"}),
     ]
+    signed = np.append([0, 1, -1, 2**31 - 1], rng.integers(-(2**31), 2**31, 2043))
+    unsigned = np.append([0, 1, 2**32 - 1], rng.integers(0, 2**32, 2044))
     samples: dict[Any, Any] = {
         f32: floats,
-        i32: rng.integers(-(2**31), 2**31, 2047).astype(np.int32),
-        u32: rng.integers(0, 2**32, 2047).astype(np.uint32),
+        i32: signed.astype(np.int32),
+        u32: unsigned.astype(np.uint32),
         bool_: rng.integers(0, 2, 2047).astype(np.bool_),
     }
     names = [dtype.name for dtype in samples]

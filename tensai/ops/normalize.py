@@ -165,6 +165,7 @@ def _rms_norm_probes() -> list[Probe]:
         Probe((x, weight), {}, 1e-6),
         Probe((x, weight, residual), {"eps": 0.1}, 1e-6),
         Probe((x[:, :512], weight[:512], residual[:, :512]), {}, 1e-6),
+        Probe((x[:, :512], weight[:512]), {}, 1e-6),
     ]
 
 

@@ -39,8 +39,8 @@ TABLE = [
     ("divide/", r"call: let scale = ", "dividing both by 16 changes the quotient nowhere but there"),
     (
         "",
-        r"(off by one|arithmetic|guard): if \(lane < (width|\d+u)\)",
-        "what lanes past the half add up is not read again, and races only with itself",
+        r"(off by one|guard): if \(lane < width\) \{ .*(<= width|if \(true\))",
+        "a lane past the half repeats what does no harm when repeated, or isn't read again",
     ),
     ("", r"(guard: .* if \(true\)|(logic|constant): if) \((sub\w+_)?lane == 0u\)", LANE),
     ("", r"(guard|logic|constant): if \((sub\w+_)?lane == 0u\) \{ .*(true|!= 0u|== 1u)", LANE),
