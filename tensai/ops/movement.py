@@ -36,6 +36,19 @@ def _probes() -> list[Probe]:
     return [Probe((sample,), way) for sample in samples for way in ways]
 
 
+def _inside(
+    name: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
+) -> None:
+    """ShapeError if a walk by strides leaves a tensor of `size` elements."""
+    ends = [step * (length - 1) for length, step in zip(shape, strides, strict=True)]
+    first = offset + sum(end for end in ends if end < 0)
+    last = offset + sum(end for end in ends if end > 0)
+    if math.prod(shape) and not 0 <= first <= last < size:
+        raise ShapeError(
+            f"[{name}] elements {first} to {last} were asked for of a tensor of {size}"
+        )
+
+
 def _strided_put(job: Job) -> None:
     part, out = job.inputs[0], job.outputs[0]
     axes = []
@@ -82,8 +95,9 @@ def strided_put(
 ) -> Result:
     """Zeros of `shape`, in which strided_copy by the same strides and offset finds `part` again.
 
-    float32. ShapeError if two elements of part would meet.
+    float32. ShapeError if two elements of part would meet or one would lie outside.
     """
+    _inside("strided_put", part.shape, strides, offset, math.prod(shape))
     walked = zip(strides, part.shape, strict=True)
     reach = 0
     for step, length in sorted((abs(step), length) for step, length in walked if length > 1):
@@ -113,13 +127,7 @@ def strided_copy(
 ) -> Result:
     """A tensor of `shape` whose element at an index is x's at offset + index . strides, counted in
     elements of x as one row. ShapeError if that leaves x."""
-    ends = [step * (length - 1) for length, step in zip(shape, strides, strict=True)]
-    first = offset + sum(end for end in ends if end < 0)
-    last = offset + sum(end for end in ends if end > 0)
-    if math.prod(shape) and not 0 <= first <= last < x.size:
-        raise ShapeError(
-            f"[strided_copy] elements {first} to {last} were asked for of a tensor of {x.size}"
-        )
+    _inside("strided_copy", shape, strides, offset, x.size)
     through = widened(x.dtype)
     return Result((Spec(shape, through),), (through,), narrowed_to(x.dtype))
 
