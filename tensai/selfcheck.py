@@ -200,8 +200,9 @@ class SelfCheck:
             plan.finish = None
             made = plan.run(tensors)
             outputs = made if isinstance(made, tuple) else (made,)
-            got = [device.fetch_whole(made, given=False) for made in outputs[: len(result.outputs)]]
-            got += [device.fetch_whole(tensors[place], given=True) for place in written]
+            outputs = outputs[: len(result.outputs)]
+            outputs += tuple(tensors[place] for place in written)
+            got = [device.fetch_whole(tensor) for tensor in outputs]
         for (one, beyond), other in zip(got, expected, strict=True):
             wrong = difference(one, other, probe.tolerance, floor=probe.floor) or beyond
             if wrong:

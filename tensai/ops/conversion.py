@@ -65,6 +65,11 @@ def _probes() -> list[Probe]:
         2048.5,
         2049.5,
         -3e9,
+        2147483648.0,
+        4294967040.0,
+        4294967296.0,
+        -2147483904.0,
+        0.25,
         3e9,
         5e9,
         -0.75,
@@ -85,7 +90,10 @@ def _probes() -> list[Probe]:
         Probe((halves.view(np.float16),), {"dtype": "float32"}),
     ]
     # No NaN that shows only in the upper bits; 0 and 1 often enough for bool.
-    floats[3::5], floats[40:43] = 0.0, np.array([0x7F800001, 0xFFC12345, 0x3F800000], np.uint32).view(f32)
+    floats[3::5], floats[40:43] = (
+        0.0,
+        np.array([0x7F800001, 0xFFC12345, 0x3F800000], np.uint32).view(f32),
+    )
     small_integers = rng.integers(-2, 3, 2047)
     large = rng.integers(-(2**31), 2**31, 2047)
     mixed = np.where(rng.integers(0, 2, 2047), small_integers, large)

@@ -51,10 +51,14 @@ def values(job: Job, expression: str, dtypes: Sequence[Any]) -> dict[str, Any]:
     out = job.outputs[0].dtype
 
     def arguments(part: str) -> str:
-        return ", ".join(f"{kind}(v{name}{part})" for kind, name in zip(logical, "abc", strict=False))
+        return ", ".join(
+            f"{kind}(v{name}{part})" for kind, name in zip(logical, "abc", strict=False)
+        )
 
     return {
-        "PARAMETERS": ", ".join(f"{name}: {kind}" for kind, name in zip(logical, "abc", strict=False)),
+        "PARAMETERS": ", ".join(
+            f"{name}: {kind}" for kind, name in zip(logical, "abc", strict=False)
+        ),
         "A_WORD": padded[0],
         "B_WORD": padded[1],
         "C_WORD": padded[2],

@@ -135,7 +135,7 @@ class Checker(SelfCheck):
     def _try(
         self, operation: Operation, users: Sequence[tuple[Probe, Job]], source: str, mutated: str
     ) -> tuple[str, str]:
-        for probe, job in users:
+        for _, job in users:
             for step in job.steps:
                 if step.source != source:
                     continue
@@ -319,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         scores.append(score)
         if options.json:
-            found = {key: value for key, value in vars(score).items()}
+            found = dict(vars(score))
             print(json.dumps({**found, "score": round(score.score, 4)}), flush=True)
             continue
         label = f"{score.operation}/{score.kernel}"
