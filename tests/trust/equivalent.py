@@ -70,14 +70,49 @@ TABLE = [
     ("", r"constant: let half_k = k >> 1u;", "any two powers of two that can be represented do"),
     (
         "floor_divide/",
-        r".*(result\.y|vec2<[iu]32>\(0u?, 0u?\);  ->  return vec2<[iu]32>\(0u?, 1u?\)|r \+= b|vec2<i32>\(-a, 0\)|f32\(rest\)|vec2<f32>\(0\.0, abs\(a\)\);  ->.*\(0\.0)",
+        r".*(result\.y|\(0u?, 0u?\);  ->.*\(0u?, 1u?\)"
+        r"|r \+= b|\(-a, 0\)|f32\(rest\)|a - q \* b\)|<< 23u)",
         "floor_divide takes the quotient and leaves the remainder",
     ),
     (
+        "floor_divide/|remainder/",
+        r".*(let digits_[ab]"
+        r"|if \(\(a < 0\.0\) != \(b < 0\.0\)\) \{  ->  if \(\(a <=? 0\.0\) != \(b <=? 0)",
+        "only for denormal numbers, or for an a or b of 0, whose sign changes nothing",
+    ),
+    (
         "remainder/",
-        r".*(result\.x = |result\.x - 1|vec2<[iu]32>\(0u?, 0u?\);  ->  return vec2<[iu]32>\(1u?, 0|q -= 1|quotient = |vec2<f32>\(1\.0, abs)",
+        r".*(result\.x = "
+        r"|result\.x - 1|\(0u?, 0u?\);  ->.*\(1u?, 0|q -= 1|quotient = |\(result\.x, sel)",
         "remainder takes the remainder and leaves the quotient",
     ),
+    (
+        "",
+        r"arithmetic: return (vec2<f32>\()?(select\(max\(a, b\), )?a \+ b",
+        "NaN minus is NaN as well",
+    ),
+    (
+        "power/",
+        r".*(b\) [<=]+ 16777216|b\) <= 32\.0|return select\(far, -far, a <|\(b > 0\.0\)\);)",
+        "where two ways to a power meet they agree, and a zero went its own way before",
+    ),
+    (
+        "",
+        r".*for \(; unit \+ \d+u( \+ \du)? <",
+        "what the loop of four leaves the loop of one takes",
+    ),
+    ("(sum|max|min)/", r".*total / params\.divisor", "only a mean divides"),
+    (
+        ".*_(subgroup|tree)",
+        r".*(subgroup_size|lane / 8u \* count|count = \d+u / sub|total = shares\[first\])",
+        "for a team as wide as a subgroup, or narrower: nothing is left to join",
+    ),
+    (
+        ".*_(subgroup|tree)",
+        r".*if \(lane % \d+u == 0u && index < params\.outputs\)",
+        LANE,
+    ),
+    (".*subgroup", r"memory: var<workgroup> shares: .* / 2", "one share a subgroup is in use"),
 ]
 _PATTERNS = [(re.compile(kernel), re.compile(mutation), why) for kernel, mutation, why in TABLE]
 
