@@ -133,7 +133,7 @@ class Job:
         self.scratch: list[int] = []  # bytes of each
         self.loops = 0  # iterations that one invocation makes at most, over all its loops
         self.device: Any = None  # whose limits and features a kernel may look at
-        self.fold = fold
+        self.fold: Callable[[int], tuple[int, int, int]] = fold
         self.steps: list[Step] = []
 
     def temporary(self, size: int, dtype: DType) -> Operand:

@@ -73,6 +73,10 @@ def _embed_grad_probes() -> list[Probe]:
     grad = rng.integers(-9, 10, (40, 300)).astype(np.float32)
     indices = np.where(rng.integers(0, 2, 40) > 0, 3, -1).astype(np.int32)
     made.append(Probe((indices, grad), {"rows": 5}))
+    # Columns, and elements of the result, up to the last lanes of a workgroup.
+    for dim, rows in ((512, 3), (28, 73)):
+        grad = rng.integers(-9, 10, (7, dim)).astype(np.float32)
+        made.append(Probe((rng.integers(0, rows, 7).astype(np.int32), grad), {"rows": rows}))
     grad = rng.integers(-9, 10, (257, 4)).astype(np.float32)
     made.append(Probe((np.arange(257, dtype=np.int32) % 8, grad), {"rows": 8}))
     return made

@@ -243,7 +243,7 @@ def _extreme_probes() -> list[Probe]:
     for dtype in (f32, i32, u32):
         order = rng.permutation(70_003)
         row = (order if dtype == u32 else order - 35_000).astype(dtype)
-        low, high = np.argmin(row), np.argmax(row)
+        low, high = int(np.argmin(row)), int(np.argmax(row))
         row[[low, 70_001]], row[[high, 70_002]] = row[[70_001, low]], row[[70_002, high]]
         made += [Probe((row,)), *_along(row)]
         made += [Probe((row[-count:],)) for count in (1, 2, 256, 999)]
