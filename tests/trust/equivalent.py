@@ -104,7 +104,8 @@ TABLE = [
     ("(sum|max|min)/", r".*total / params\.divisor", "only a mean divides"),
     (
         ".*_(subgroup|tree)",
-        r".*(subgroup_size|lane / 8u \* count|count = \d+u / sub|total = shares\[first\])",
+        r"\w+( \w+)*: (if \(subgroup_size|for \(var apart"
+        r"|let first = lane|let count = \d|total = sh)",
         "for a team as wide as a subgroup, or narrower: nothing is left to join",
     ),
     (
