@@ -27,7 +27,6 @@ fn finished(total: {{T}}) -> {{T}} {
 #endif
 }
 
-#if COLUMNS
 // One thread an output: neighbouring threads read neighbouring elements of `inner`.
 @compute @workgroup_size({{LANES}})
 fn main(
@@ -51,58 +50,3 @@ fn main(
     }
     out[index] = finished(total);
 }
-#else
-// One workgroup an output: inner is 1, so its threads read neighbouring elements of the axis.
-var<workgroup> partial: array<{{T}}, {{LANES}}>;
-
-@compute @workgroup_size({{LANES}})
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-#if SUBGROUP
-    @builtin(subgroup_size) subgroup_size: u32,
-    @builtin(subgroup_invocation_id) subgroup_lane: u32,
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(num_subgroups) subgroups: u32,
-#endif
-) {
-    let index = group.y * groups.x + group.x;
-    if (index >= params.outputs) {
-        return;
-    }
-    let start = (index % params.chunks) * params.chunk;
-    let end = min(start + params.chunk, params.length);
-    let base = (index / params.chunks) * params.length;
-    // Lanes past the end repeat the first element where repeating does no harm, else hold 0.
-    var total = {{IDENTITY}};
-    for (var k = start + lane; k < end; k += {{LANES}}u) {
-        total = combine(total, x[base + k]);
-    }
-#if SUBGROUP
-    total = subgroupAdd(total);
-    if (subgroup_lane == 0u) {
-        partial[subgroup] = total;
-    }
-    workgroupBarrier();
-    if (lane == 0u) {
-        for (var other = 1u; other < subgroups; other++) {
-            total = combine(total, partial[other]);
-        }
-        out[index] = finished(total);
-    }
-#else
-    partial[lane] = total;
-    workgroupBarrier();
-    for (var width = {{LANES}}u / 2u; width > 0u; width /= 2u) {
-        if (lane < width) {
-            partial[lane] = combine(partial[lane], partial[lane + width]);
-        }
-        workgroupBarrier();
-    }
-    if (lane == 0u) {
-        out[index] = finished(partial[0]);
-    }
-#endif
-}
-#endif

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from .. import reference, rules
 from ..dtypes import f32, narrowed_to
 from ..errors import ShapeError
 from ..operation import Job, Kernel, Operand, Probe, Result, Spec, operation, pack
+from . import teams
 from .normalize_grad import (
     layer_norm_grad,
     log_softmax_grad,
@@ -17,6 +20,7 @@ from .normalize_grad import (
     row_loops,
     softmax_grad,
 )
+from .reduction import SPOILED
 
 
 def _softmax(job: Job, log: bool) -> None:
@@ -25,6 +29,63 @@ def _softmax(job: Job, log: bool) -> None:
     length, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
     rows = x.size // length
     job.step("softmax", {"LOG": log}, [x, out], pack(rows, length, inner), rows, row_loops(length))
+
+
+def _softmax_rows(job: Job, log: bool, subgroup: bool) -> None:
+    x, out = job.inputs[0], job.outputs[0]
+    team, values, rows, units, _ = _rows(job, subgroup)
+    values |= {
+        "LOG": log,
+        "LARGEST": teams.pairwise(team, "unit_{i}", "max({a}, {b})"),
+        "SHIFT": teams.lines(
+            team, "unit_{i} -= shift;" if log else "unit_{i} = unit_exp(unit_{i} - shift);"
+        ),
+        "SUM": teams.pairwise(team, "unit_exp(unit_{i})" if log else "unit_{i}", "({a} + {b})"),
+        "STORE": teams.stored(team, "unit_{i} - offset" if log else "unit_{i} * scale"),
+    }
+    groups = -(-rows // values["ROWS"])
+    job.step("softmax_rows", values, [x, out], pack(rows, units), groups, teams.holding_loops(team))
+
+
+def _rows(job: Job, subgroup: bool) -> tuple[teams.Team, dict[str, Any], int, int, int]:
+    """For rows that a team holds: the team, template values, rows, units and length of each."""
+    x = job.inputs[0]
+    length = x.shape[job.facts.get("axis", -1)]
+    units, vector = teams.row_units(length)
+    team = teams.holding(length)
+    assert team is not None
+    values = {**teams.team_values(team, vector, subgroup), **teams.held(team)}
+    return team, values, x.size // length, units, length
+
+
+def _row_kernels(
+    name: str, rows: Callable[[Job, bool], None], loop: Callable[[Job], None]
+) -> list[Kernel]:
+    """Kernels for rows that a team holds, and the one for every other layout."""
+
+    def fits(job: Job) -> bool:
+        shape = job.inputs[0].shape
+        axis = job.facts.get("axis", len(shape) - 1)
+        return math.prod(shape[axis + 1 :]) == 1 and teams.fits_holding(job, shape[axis])
+
+    return [
+        Kernel(
+            f"{name}_rows_subgroup",
+            lambda job: rows(job, True),
+            needs=frozenset({"subgroup"}),
+            fits=fits,
+        ),
+        Kernel(f"{name}_rows", lambda job: rows(job, False), fits=fits),
+        Kernel(name, loop),
+    ]
+
+
+def _softmax_kernels(name: str, log: bool) -> list[Kernel]:
+    return _row_kernels(
+        name,
+        lambda job, subgroup: _softmax_rows(job, log, subgroup),
+        lambda job: _softmax(job, log),
+    )
 
 
 def _softmax_rule(name: str, x: Spec, axis: int) -> Result:
@@ -41,14 +102,31 @@ def _softmax_probes() -> list[Probe]:
     x[2] = -np.inf
     x[3, 700] = np.nan
     x[4] += 1e4
-    return [
+    # One element of a row is so large that without it all others would be infinite.
+    peaks = rng.normal(0, 4, (300, 257)).astype(np.float32)
+    peaks[np.arange(300), rng.permutation(300) % 257] += 300
+    peaks[40, 7] = SPOILED
+    made = [
+        Probe((peaks[:50].T.copy(),), {"axis": 0}, 1e-6),
         Probe((x,), {}, 1e-6),
+        Probe((x[0, :256],), {}, 1e-6),
+        Probe((peaks[:, :256],), {}, 1e-6),
+        Probe((peaks[:9],), {}, 1e-6),
         Probe((x[0, :1020].reshape(4, 85, 3),), {"axis": 1}, 1e-6),
     ]
+    for length in teams.probed_lengths():
+        rows = rng.normal(0, 4, (33 if length < 999 else 12, length)).astype(np.float32)
+        high = np.arange(len(rows) - 3)
+        rows[high, rng.integers(0, length, len(high))] += 300
+        rows[-1, length // 2 :] = -np.inf
+        rows[-2] = -np.inf
+        rows[-3, -1] = np.nan
+        made.append(Probe((rows,), {}, 1e-6))
+    return made
 
 
 @operation(
-    kernels=[Kernel("softmax", lambda job: _softmax(job, log=False))],
+    kernels=_softmax_kernels("softmax", log=False),
     reference=reference.softmax,
     probes=_softmax_probes,
     gradients={"x": lambda grad, out, axis: softmax_grad(out, grad, axis)},
@@ -62,7 +140,7 @@ def softmax(x: Spec, axis: int = -1) -> Result:
 
 
 @operation(
-    kernels=[Kernel("log_softmax", lambda job: _softmax(job, log=True))],
+    kernels=_softmax_kernels("log_softmax", log=True),
     reference=reference.log_softmax,
     probes=_softmax_probes,
     gradients={"x": lambda grad, out, axis: log_softmax_grad(out, grad, axis)},
@@ -82,18 +160,53 @@ def _layer_norm(job: Job) -> None:
     job.step("layer_norm", {"AFFINE": affine}, operands, params, rows, row_loops(length))
 
 
+def _layer_norm_rows(job: Job, subgroup: bool) -> None:
+    out = job.outputs[0]
+    team, values, rows, units, length = _rows(job, subgroup)
+    affine = len(job.inputs) > 1
+    normal = "unit_{i} * scale"
+    values |= {
+        "AFFINE": affine,
+        "SUM": teams.pairwise(team, "unit_{i}", "({a} + {b})"),
+        "CENTRE": teams.lines(team, "unit_{i} = select(nothing, unit_{i} - mean, at_{i} < units);"),
+        "SQUARES": teams.pairwise(team, "unit_squares(unit_{i})", "({a} + {b})"),
+        "STORE": teams.stored(
+            team, f"fma({normal}, weight[at_{{i}}], bias[at_{{i}}])" if affine else normal
+        ),
+    }
+    params = pack(rows, units, float(length), float(job.arguments["eps"]))
+    groups = -(-rows // values["ROWS"])
+    loops = teams.holding_loops(team)
+    job.step("layer_norm_rows", values, [*job.inputs, out], params, groups, loops)
+
+
+def _norm_rows(rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+    """Rows for every kernel of a normalization, with a NaN in each."""
+    made = []
+    longest = 4 * teams.HOLDING[-1].room
+    for length in (*teams.probed_lengths(), longest + 4):
+        rows = rng.normal(0, 2, (33 if length < 999 else 3, length))
+        rows += rng.normal(0, 3, (len(rows), 1))
+        rows[-1, length // 2] = np.nan
+        made.append(rows.astype(np.float32))
+    return made
+
+
 def _layer_norm_probes() -> list[Probe]:
     rng = np.random.default_rng(8)
-    x = (rng.normal(0, 2, (5, 771)) + rng.normal(0, 9, (5, 1))).astype(np.float32)
-    x[3, 5] = np.nan
-    weight, bias = rng.normal(1, 0.5, (2, 771)).astype(np.float32)
-    return [Probe((x, weight, bias), {}, 3e-6)]
+    made = []
+    for x in _norm_rows(rng):
+        weight, bias = rng.normal(1, 0.5, (2, x.shape[1])).astype(np.float32)
+        made.append(Probe((x, weight, bias), {"eps": 0.01}, 3e-6))
+    return made
 
 
 @operation(
-    kernels=[Kernel("layer_norm_xhat", _layer_norm)],
+    kernels=_row_kernels("layer_norm_xhat", _layer_norm_rows, _layer_norm),
     reference=reference.layer_norm_xhat,
-    probes=lambda: [Probe(probe.inputs[:1], {}, 3e-6) for probe in _layer_norm_probes()],
+    probes=lambda: [
+        Probe(probe.inputs[:1], probe.arguments, 3e-6) for probe in _layer_norm_probes()
+    ],
     gradients={
         "x": lambda grad, x, eps: layer_norm_grad(x, grad, x.device.ones(x.shape[-1:]), eps)[0]
     },
@@ -106,7 +219,7 @@ def layer_norm_xhat(x: Spec, eps: float = 1e-5) -> Result:
 
 
 @operation(
-    kernels=[Kernel("layer_norm", _layer_norm)],
+    kernels=_row_kernels("layer_norm", _layer_norm_rows, _layer_norm),
     reference=reference.layer_norm,
     probes=_layer_norm_probes,
     gradients={
@@ -147,17 +260,34 @@ def _rms_norm(job: Job) -> None:
     rms_norm_step(job, x, weight, residual, job.outputs[0], x.shape[-1], eps)
 
 
+def _rms_norm_rows(job: Job, subgroup: bool) -> None:
+    team, values, rows, units, length = _rows(job, subgroup)
+    residual = len(job.inputs) > 2
+    scaled = "(unit_{i} * scale) * weight[at_{i}]"
+    values |= {
+        "RESIDUAL": residual,
+        "SQUARES": teams.pairwise(team, "unit_squares(unit_{i})", "({a} + {b})"),
+        "STORE": teams.stored(team, scaled + " + residual[base + at_{i}]" if residual else scaled),
+    }
+    params = pack(rows, units, float(length), float(job.arguments["eps"]))
+    groups = -(-rows // values["ROWS"])
+    operands = [*job.inputs, job.outputs[0]]
+    job.step("rms_norm_rows", values, operands, params, groups, teams.holding_loops(team))
+
+
 def _rms_norm_probes() -> list[Probe]:
     rng = np.random.default_rng(9)
-    x = (rng.normal(0, 2, (5, 771)) + rng.normal(0, 3, (5, 1))).astype(np.float32)
-    x[3, 5] = np.nan
-    weight = rng.normal(1, 0.5, 771).astype(np.float32)
-    residual = rng.normal(0, 1, x.shape).astype(np.float32)
-    return [Probe((x, weight), {}, 1e-6), Probe((x, weight, residual), {"eps": 0.1}, 1e-6)]
+    made = []
+    for x in (*_norm_rows(rng), rng.normal(0, 2, (5, 512)).astype(np.float32)):
+        weight = rng.normal(1, 0.5, x.shape[1]).astype(np.float32)
+        residual = rng.normal(0, 1, x.shape).astype(np.float32)
+        made.append(Probe((x, weight), {}, 1e-6))
+        made.append(Probe((x, weight, residual), {"eps": 0.1}, 1e-6))
+    return made
 
 
 @operation(
-    kernels=[Kernel("rms_norm", _rms_norm)],
+    kernels=_row_kernels("rms_norm", _rms_norm_rows, _rms_norm),
     reference=reference.rms_norm,
     probes=_rms_norm_probes,
     gradients={

@@ -24,24 +24,27 @@ from ..operation import (
     pack,
 )
 from ..tensor import Tensor
+from . import teams
 from .movement import broadcast_to, permute, reshape
 
 LANES = 256
-CHUNK = 4096  # elements that one workgroup reduces before a second pass joins the parts
+SPOILED = np.uint32(0x7F800001).view(np.float32)  # a NaN with other bits than usual
+CHUNK = 8 * LANES  # units that a team has at least, where a second pass joins the parts
+PARTS = 2048  # that keep a GPU busy
 COLUMN_THREADS = 16_384  # that a reduction over an outer axis keeps busy by cutting it up
 AxisArgument = int | tuple[int, ...] | None
 
 SUM = {"float32": ("a + b", "0.0"), "int32": ("a + b", "0"), "uint32": ("a + b", "0u")}
 # Repeating an element changes no maximum, so a lane without one of its own repeats the first.
 MAX = {
-    "float32": ("max_nan(a, b)", "x[base + start]"),
-    "int32": ("max(a, b)", "x[base + start]"),
-    "uint32": ("max(a, b)", "x[base + start]"),
+    "float32": ("max_nan(a, b)", "first_of(x[row + start])"),
+    "int32": ("max(a, b)", "first_of(x[row + start])"),
+    "uint32": ("max(a, b)", "first_of(x[row + start])"),
 }
 MIN = {
-    "float32": ("min_nan(a, b)", "x[base + start]"),
-    "int32": ("min(a, b)", "x[base + start]"),
-    "uint32": ("min(a, b)", "x[base + start]"),
+    "float32": ("min_nan(a, b)", "first_of(x[row + start])"),
+    "int32": ("min(a, b)", "first_of(x[row + start])"),
+    "uint32": ("min(a, b)", "first_of(x[row + start])"),
 }
 
 
@@ -69,19 +72,72 @@ def _steps(
 ) -> None:
     """Steps over (outer, length, inner): one, or two when the axis is cut into chunks."""
     outer, length, inner = view
-    if inner == 1:
-        chunks = -(-length // CHUNK) if outer < 256 else 1
-    else:
-        chunks = min(-(-length // 32), max(1, COLUMN_THREADS // (outer * inner)))
     count = length if mean else 0
+    if inner == 1:
+        chunks, chunk = _chunks(outer, length)
+        if chunks > 1:
+            parts = job.temporary(outer * chunks, source.dtype)
+            _rows(job, forms, source, parts, (outer, length, chunks, chunk), 0, subgroup)
+            source, length, chunk = parts, chunks, chunks
+        _rows(job, forms, source, target, (outer, length, 1, length), count, subgroup)
+        return
+    chunks = min(-(-length // 32), max(1, COLUMN_THREADS // (outer * inner)))
     if chunks > 1:
         parts = job.temporary(outer * chunks * inner, source.dtype)
-        _pass(job, forms, source, parts, view, chunks, 0, subgroup)
+        _columns(job, forms, source, parts, view, chunks, 0)
         source, length = parts, -(-length // -(-length // chunks))
-    _pass(job, forms, source, target, (outer, length, inner), 1, count, subgroup)
+    _columns(job, forms, source, target, (outer, length, inner), 1, count)
 
 
-def _pass(
+def _units(rows: int, length: int) -> tuple[int, bool]:
+    """Units in a row, and whether they are vectors; a row on its own may end within one."""
+    if rows == 1:
+        return -(-length // 4), True
+    return teams.row_units(length)
+
+
+def _chunks(rows: int, length: int) -> tuple[int, int]:
+    """Into how many chunks to cut each row, and the units in each but the last."""
+    units, _ = _units(rows, length)
+    chunk = -(-units // max(1, min(-(-units // CHUNK), PARTS // rows)))
+    return -(-units // chunk), chunk
+
+
+def _row_values(rows: int, length: int, chunk: int, subgroup: bool, word: str) -> dict[str, Any]:
+    """The template values of the kernels that walk over rows in chunks."""
+    units, vector = _units(rows, length)
+    alone = rows == 1 or chunk < units
+    team = teams.WALKING[-1] if alone else teams.walking(units)
+    return teams.team_values(team, vector, subgroup, word)
+
+
+def _rows(
+    job: Job,
+    forms: dict[str, tuple[str, str]],
+    source: Operand,
+    target: Operand,
+    view: tuple[int, int, int, int],
+    divisor: int,
+    subgroup: bool,
+) -> None:
+    """A pass over (rows, length) with each row in so many chunks of so many units."""
+    rows, length, chunks, chunk = view
+    combine, identity = forms[source.dtype.name]
+    values = {
+        **_row_values(rows, length, chunk, subgroup, WGSL[source.dtype]),
+        "T": WGSL[source.dtype],
+        "COMBINE": combine,
+        "IDENTITY": identity,
+        "FLOAT": source.dtype == f32,
+    }
+    outputs = rows * chunks
+    params = pack(outputs, length, _units(rows, length)[0], chunks, chunk, float(divisor))
+    groups = -(-outputs // values["ROWS"])
+    loops = -(-chunk // values["TEAM"]) + values["TEAM"]
+    job.step("reduce_rows", values, [source, target], params, groups, loops)
+
+
+def _columns(
     job: Job,
     forms: dict[str, tuple[str, str]],
     source: Operand,
@@ -89,27 +145,19 @@ def _pass(
     view: tuple[int, int, int],
     chunks: int,
     divisor: int,
-    subgroup: bool,
 ) -> None:
     outer, length, inner = view
     chunk = -(-length // chunks)
     chunks = -(-length // chunk)  # so that none is empty
-    combine, identity = forms[source.dtype.name]
-    outputs = outer * chunks * inner
-    columns = inner > 1
     values = {
         "T": WGSL[source.dtype],
-        "COMBINE": combine,
-        "IDENTITY": identity,
-        "COLUMNS": columns,
+        "COMBINE": forms[source.dtype.name][0],
         "MEAN": divisor > 0,
-        "SUBGROUP": subgroup and not columns,
         "LANES": LANES,
     }
+    outputs = outer * chunks * inner
     params = pack(outputs, length, inner, chunks, chunk, float(divisor))
-    groups = -(-outputs // LANES) if columns else outputs
-    loops = chunk if columns else -(-chunk // LANES) + 16
-    job.step("reduce", values, [source, target], params, groups, loops)
+    job.step("reduce", values, [source, target], params, -(-outputs // LANES), chunk)
 
 
 def _view(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, int, int]:
@@ -170,8 +218,43 @@ def _extreme_grad(grad: Tensor, x: Tensor, out: Tensor, axis: AxisArgument) -> T
     return chosen * (_expanded(grad, x.shape, axis) / shares)
 
 
+def _along(row: Any) -> list[Probe]:
+    """Reductions of 70,003 elements along one axis, each way that the axes may lie."""
+    return [
+        Probe((row[:3990].reshape(399, 10),), {"axis": 0}),
+        Probe((row[:15_360].reshape(3, 20, 256),), {"axis": 1}),
+        Probe((row[:14_000].reshape(2, 70, 100),), {"axis": 1}),
+        Probe((row[:69_000].reshape(300, 230),), {"axis": 1}),
+        Probe((row[: 4 * 17_001].reshape(4, 17_001),), {"axis": 1}),
+        Probe((row[:1028].reshape(4, 257),), {"axis": 1}),
+        # Rows for every team, in vectors and in single elements.
+        *(
+            Probe((row[-rows * length :].reshape(rows, length),), {"axis": 1})
+            for rows, length in ((300, 9), (300, 12), (70, 232), (3, 5001), (3, 5004), (4, 17_000))
+        ),
+        Probe((row[:4088].reshape(2, 2044),), {"axis": 0}),
+    ]
+
+
+def _extreme_probes() -> list[Probe]:
+    """Numbers that are all different, so that each row has one extreme, in any place."""
+    rng = np.random.default_rng(4)
+    made = []
+    for dtype in (f32, i32, u32):
+        order = rng.permutation(70_003)
+        row = (order if dtype == u32 else order - 35_000).astype(dtype)
+        low, high = int(np.argmin(row)), int(np.argmax(row))
+        row[[low, 70_001]], row[[high, 70_002]] = row[[70_001, low]], row[[70_002, high]]
+        made += [Probe((row,)), *_along(row)]
+        made += [Probe((row[-count:],)) for count in (1, 2, 256, 999)]
+        made.append(Probe((row[:12_800].reshape(50, 256),), {"axis": 1}))
+    spoiled = rng.normal(0, 3, (64, 300)).astype(np.float32)
+    spoiled[np.arange(64), rng.integers(0, 300, 64)] = SPOILED
+    return [*made, Probe((spoiled,), {"axis": 1}), Probe((spoiled[:, :64],), {"axis": 0})]
+
+
 def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
-    """Small integers, whose sums are exact, over several workgroups with an odd tail."""
+    """Small integers, whose sums are exact, over several full workgroups and with odd tails."""
 
     def make() -> list[Probe]:
         rng = np.random.default_rng(3)
@@ -182,8 +265,7 @@ def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
             row[69_999] = 40  # past the last whole chunk, so that a skipped tail shows
             made.append(Probe((row,)))
             made.append(Probe((row[:999],)))
-            made.append(Probe((row[:3990].reshape(399, 10),), {"axis": 0}))
-            made.append(Probe((row[:69_000].reshape(300, 230),), {"axis": 1}))
+            made.extend(_along(row))
         if f32 in dtypes:
             spoiled = rng.integers(-6, 7, 5000).astype(np.float32)
             spoiled[4097] = np.nan
@@ -193,16 +275,20 @@ def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
     return make
 
 
-@operation(
-    kernels=[
+def _kernels(name: str, forms: dict[str, tuple[str, str]], mean: bool = False) -> list[Kernel]:
+    return [
         Kernel(
-            "sum_subgroup",
-            lambda job: _reduce(job, SUM, subgroup=True),
+            f"{name}_subgroup",
+            lambda job: _reduce(job, forms, mean=mean, subgroup=True),
             frozenset({"subgroup"}),
             lambda job: job.facts["inner"] == 1,
         ),
-        Kernel("sum_tree", lambda job: _reduce(job, SUM)),
-    ],
+        Kernel(f"{name}_tree", lambda job: _reduce(job, forms, mean=mean)),
+    ]
+
+
+@operation(
+    kernels=_kernels("sum", SUM),
     reference=reference.total,
     probes=_probes((f32, i32, u32)),
     name="sum",
@@ -219,15 +305,7 @@ def sum_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
 
 
 @operation(
-    kernels=[
-        Kernel(
-            "mean_subgroup",
-            lambda job: _reduce(job, SUM, mean=True, subgroup=True),
-            frozenset({"subgroup"}),
-            lambda job: job.facts["inner"] == 1,
-        ),
-        Kernel("mean_tree", lambda job: _reduce(job, SUM, mean=True)),
-    ],
+    kernels=_kernels("mean", SUM, mean=True),
     reference=reference.mean,
     probes=lambda: [Probe(probe.inputs, probe.arguments, 1e-6) for probe in _probes((f32,))()],
     name="mean",
@@ -240,9 +318,9 @@ def mean_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) ->
 
 
 @operation(
-    kernels=[Kernel("max_tree", lambda job: _reduce(job, MAX))],
+    kernels=_kernels("max", MAX),
     reference=reference.maximum,
-    probes=_probes((f32, i32, u32)),
+    probes=_extreme_probes,
     name="max",
     method=False,
     gradients={"x": _extreme_grad},
@@ -254,9 +332,9 @@ def max_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
 
 
 @operation(
-    kernels=[Kernel("min_tree", lambda job: _reduce(job, MIN))],
+    kernels=_kernels("min", MIN),
     reference=reference.minimum,
-    probes=_probes((f32, i32, u32)),
+    probes=_extreme_probes,
     name="min",
     method=False,
     gradients={"x": _extreme_grad},
@@ -271,7 +349,7 @@ def _restore(dtype: DType) -> DType | None:
     return dtype if dtype in (f16, bool_) else None
 
 
-def _argmax_plan(job: Job) -> None:
+def _argmax_columns(job: Job) -> None:
     source, target = job.inputs[0], job.outputs[0]
     outer, length, inner = job.facts["outer"], job.facts["length"], job.facts["inner"]
     values = {"T": WGSL[source.dtype], "FLOAT": source.dtype == f32}
@@ -280,12 +358,59 @@ def _argmax_plan(job: Job) -> None:
     job.step("argmax", values, [source, target], params, outputs, -(-length // LANES) + 16)
 
 
+def _argmax_rows(job: Job, subgroup: bool) -> None:
+    source, target = job.inputs[0], job.outputs[0]
+    rows, length = job.facts["outer"], job.facts["length"]
+    units, _ = _units(rows, length)
+    chunks, chunk = _chunks(rows, length)
+    values = {
+        **_row_values(rows, length, chunk, subgroup, WGSL[source.dtype]),
+        "T": WGSL[source.dtype],
+        "FLOAT": source.dtype == f32,
+        "SIGNED": source.dtype == i32,
+        "SHARED": "vec2<u32>",
+        "PARTS": False,
+        "LAST": chunks == 1,
+        "OUT": "i32" if chunks == 1 else "vec2<u32>",
+    }
+    out = target if chunks == 1 else job.temporary(rows * chunks * 2, u32)
+    params = pack(rows * chunks, length, units, chunks, chunk)
+    loops = -(-chunk // values["TEAM"]) + values["TEAM"]
+    job.step(
+        "argmax_rows", values, [source, out], params, -(-rows * chunks // values["ROWS"]), loops
+    )
+    if chunks > 1:
+        values |= {
+            **teams.team_values(teams.WALKING[-1], False, subgroup),
+            "SHARED": "vec2<u32>",
+            "UNIT": "vec2<u32>",
+            "PARTS": True,
+            "LAST": True,
+            "OUT": "i32",
+        }
+        params = pack(rows, chunks, chunks, 1, chunks)
+        job.step("argmax_rows", values, [out, target], params, rows, chunks // LANES + 1 + LANES)
+
+
 def _argmax_probes() -> list[Probe]:
-    return [Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()]
+    return [*_probes((f32, i32, u32))(), *_extreme_probes()]
 
 
 @operation(
-    kernels=[Kernel("argmax_tree", _argmax_plan)],
+    kernels=[
+        Kernel(
+            "argmax_subgroup",
+            lambda job: _argmax_rows(job, subgroup=True),
+            frozenset({"subgroup"}),
+            lambda job: job.facts["inner"] == 1,
+        ),
+        Kernel(
+            "argmax_tree",
+            lambda job: _argmax_rows(job, subgroup=False),
+            fits=lambda job: job.facts["inner"] == 1,
+        ),
+        Kernel("argmax_columns", _argmax_columns),
+    ],
     reference=reference.argmax,
     probes=_argmax_probes,
 )

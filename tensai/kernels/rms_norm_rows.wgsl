@@ -1,0 +1,48 @@
+// x / sqrt(mean(x^2) + eps) * weight, plus residual if RESIDUAL, over rows of `units`, read once: a
+// team of lanes holds a row in variables.
+#include row_units
+#include float_team
+
+struct Params {
+    rows: u32,
+    units: u32,
+    length: f32,  // of a row, in elements
+    eps: f32,
+}
+var<params> params: Params;
+
+@group(0) @binding(0) var<storage, read> x: array<{{UNIT}}>;
+@group(0) @binding(1) var<storage, read> weight: array<{{UNIT}}>;
+#if RESIDUAL
+@group(0) @binding(2) var<storage, read> residual: array<{{UNIT}}>;
+@group(0) @binding(3) var<storage, read_write> out: array<{{UNIT}}>;
+#else
+@group(0) @binding(2) var<storage, read_write> out: array<{{UNIT}}>;
+#endif
+
+@compute @workgroup_size({{LANES}})
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+#if SUBGROUP
+    @builtin(subgroup_size) subgroup_size: u32,
+#endif
+) {
+#if SUBGROUP
+#else
+    let subgroup_size = 1u;
+#endif
+    let member = lane % {{TEAM}}u;
+    let row = (group.y * groups.x + group.x) * {{ROWS}}u + lane / {{TEAM}}u;
+    // Lanes without a row or a unit of their own still meet the others at the barriers.
+    let units = select(0u, params.units, row < params.rows);
+    let base = row * params.units;
+    let nothing = {{UNIT}}(0.0);
+    // The units of this lane: unit_0, unit_1, ...
+{{DECLARE}}
+{{LOAD}}
+    let squares = team_sum({{SQUARES}}, lane, subgroup_size);
+    let scale = 1.0 / sqrt(squares / params.length + params.eps);
+{{STORE}}
+}
