@@ -54,6 +54,31 @@ TABLE = [
         r"constant: for \(var width = (\d*[02468]u?)( / 2u)?; .*var width = \d*[13579]u",
         "halving rounds it down to the same, or it adds one lane that is not there",
     ),
+    ("remainder/", r"\w[\w ]*: .*(quotient|q [-+]=|<[iuf]32>\((0u?, 0|-a,|result\.x|a \+ b))", "unused half"),
+    ("floor_divide/", r"\w[\w ]*: .*(let rest|r \+= b|result\.y = )", "unused half"),
+    (
+        "(turn_|append_turned_)/",
+        r"\w[\w ]*: .*(let low = |let middle = |middle >> 16u|0x20000000u)",
+        "less than a billionth of a turn, or a border between two series",
+    ),
+    ("argmax/", r"(off by one|tail): .*at_a < at_b", "no element meets itself"),
+    ("attention", r"off by one: if \(score > largest\)", BORDER),
+    ("astype/float16", r"\w[\w ]*: .*(0x477ff00|0x33000001|& 0x1ffu)", "a border, or a NaN's bits"),
+    (
+        "astype/astype",
+        r"\w[\w ]*: .*(x >= (4294967296|2147483648)|max\(x, -2147483648)",
+        "this device's own conversion saturates as well",
+    ),
+    (
+        "",
+        r"constant: for .*\+= (256u.*\+= 255u|128u.*\+= 127u|64u.*\+= 63u|32u.*\+= 31u)",
+        "an element is met twice, which changes no store and no maximum; sums are told",
+    ),
+    (
+        "",
+        r"off by one: for \(var axis = 0u; axis < params.rank",
+        "the axis after the last has length 0 or step 0",
+    ),
     (
         ".*",
         r"constant: var bits = 0x7fc00000u;",
