@@ -12,6 +12,7 @@ COMMANDS = {
     "demo": "sentence embeddings on this machine, start to end",
     "run": "generate text with a language model, or chat with it",
     "sweep": "products on the GPU against NumPy, and where the GPU overtakes",
+    "tune": "time the kernels of products on this device, for better choices among them",
     "embed": "sentence embeddings of the lines of a file, as .npy",
 }
 

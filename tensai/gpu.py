@@ -26,10 +26,12 @@ from .device import (
 from .dtypes import bool_, device_bytes, u32
 from .memory import Pool, Storage, size_class
 from .operation import Job, Operation, Result, Spec, pack
+from .ops.tiles import Pace
 from .plan import ReferencePlan
 from .program import GpuProgram
 from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
+from .tuning import saved_paces
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
 JUNK = 0x47C5C5C7  # no small number in any dtype, and another one when something is added
@@ -286,6 +288,11 @@ class GpuDevice(Device):
             )
             self._pipelines[key] = pipeline
         return pipeline
+
+    @functools.cached_property
+    def paces(self) -> dict[str, Pace]:
+        """What `tensai tune` has measured here, by the names of kernels."""
+        return saved_paces(self)
 
     @functools.cached_property
     def loop_limit(self) -> int:

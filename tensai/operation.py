@@ -133,7 +133,7 @@ class Job:
         self.scratch: list[int] = []  # bytes of each
         self.loops = 0  # iterations that one invocation makes at most, over all its loops
         self.device: Any = None  # whose limits and features a kernel may look at
-        self.fold = fold
+        self.fold: Callable[[int], tuple[int, int, int]] = fold
         self.steps: list[Step] = []
 
     def temporary(self, size: int, dtype: DType) -> Operand:
@@ -181,7 +181,8 @@ class Kernel:
 
     `plan` fills a Job with steps. `needs` are device features. `fits` may refuse a job that the
     kernel is not written for; `worth` may say that another one is faster, and then this one is
-    used only where none of the others is right.
+    used only where none of the others is right. Of those worth using, the one of least `cost`
+    comes first, an estimate in seconds.
     """
 
     name: str
@@ -189,6 +190,7 @@ class Kernel:
     needs: frozenset[str] = frozenset()
     fits: Callable[[Job], bool] = lambda job: True
     worth: Callable[[Job], bool] = lambda job: True
+    cost: Callable[[Job], float] = lambda job: 0.0
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,8 @@ class Probe:
     """A known input for an operation, and how near the kernel must come to the reference.
 
     `tolerance` is relative to the largest finite element of the reference, or with `each` to each
-    element, where what is below the normal numbers may be lost; 0 means exactly equal. An input of None is an optional tensor that is left out.
+    element, where what is below the normal numbers may be lost; 0 means exactly equal. An input of
+    None is an optional tensor that is left out.
     """
 
     inputs: tuple[np.ndarray[Any, Any] | None, ...]

@@ -74,8 +74,8 @@ class SelfCheck:
         for kernel in operation.kernels:
             job = self._job(operation, kernel, arguments)
             if job is not None:
-                fitting.append((not kernel.worth(job), kernel, job))
-        for _, kernel, job in sorted(fitting, key=lambda item: item[0]):
+                fitting.append((not kernel.worth(job), kernel.cost(job), kernel, job))
+        for *_, kernel, job in sorted(fitting, key=lambda item: item[:2]):
             reason = "" if self.mode == "off" else self._reason(operation, kernel, job)
             if not reason:
                 return job
@@ -88,6 +88,13 @@ class SelfCheck:
                 "%s runs on the CPU instead of %s: %s", operation.name, self.device.name, why
             )
         return None
+
+    def only(self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]) -> Job | None:
+        """The job of one kernel, or None where it does not fit or is not right."""
+        job = self._job(operation, kernel, arguments)
+        if job is None or (self.mode != "off" and self._reason(operation, kernel, job)):
+            return None
+        return job
 
     def everything(self) -> dict[str, Verdict]:
         """Check every kernel of every operation."""

@@ -17,13 +17,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tensai
-from tensai.operation import Job
+from tensai import dtypes
+from tensai.operation import Job, Kernel, Spec
 from tensai.ops import attending
+from tensai.ops.attending_tiles import Tiles
 from tensai.tensor import Tensor
 
 f16, f32, i32, u32 = np.float16, np.float32, np.int32, np.uint32
 
-KERNELS = [kernel.name for kernel in attending.attend.kernels]
+# The tiles that need the most workgroup memory, with all the same for a lane, for narrower heads.
+TWIN = Tiles(width=64, rows=128, positions=64, across=8, down=16, slice=4, v_rows=8)
+ALL = [*attending.attend.kernels, Kernel("twin of 128x128", TWIN.plan, fits=TWIN.fits)]
+KERNELS = [kernel.name for kernel in ALL]
 
 
 def attention(
@@ -134,7 +139,7 @@ class Forced:
 
     def by(self, name: str) -> Tensor | None:
         """The result of the kernel, or None where it is not made for this."""
-        kernel = next(kernel for kernel in self.operation.kernels if kernel.name == name)
+        kernel = next(kernel for kernel in ALL if kernel.name == name)
         job = self.dev.checks._job(self.operation, kernel, self.arguments)
         if job is None:
             return None
@@ -221,9 +226,19 @@ def test_which_kernels_are_chosen(
     same(call.run(job), expected, tolerance(q, k, options))
 
 
+def dim_for(gpu: Any, name: str) -> int:
+    """A head's elements that the kernel takes; skips where the device lacks the memory for it."""
+    for tiles in attending.TILES:
+        if name == f"attention_tiles_{tiles.width}x{tiles.rows}":
+            if tiles.memory > gpu.limits["maxComputeWorkgroupStorageSize"]:
+                pytest.skip(f"{name} needs {tiles.memory} bytes of workgroup memory")
+            return {64: 16, 128: 100}.get(tiles.width, 132)
+    return 16
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_values_that_are_no_numbers(gpu: Any, name: str) -> None:
-    dim = {"attention_tiles_128": 100, "attention_tiles_256": 132}.get(name, 16)
+    dim = dim_for(gpu, name)
     q, k, v = qkv((2,), 8, 150, 2, dim)
     options = {"heads": 2, "causal": True, "window": 100}
     length = np.array(140, i32)
@@ -263,9 +278,47 @@ def test_values_that_are_no_numbers(gpu: Any, name: str) -> None:
     check(expected, bad, k, v)
 
 
+@pytest.mark.parametrize(
+    ("queries", "heads", "batch", "dim", "rows"),
+    [
+        (512, 32, 1, 128, 32),
+        (1024, 32, 1, 128, 128),
+        (2048, 32, 1, 128, 128),
+        (512, 32, 2, 100, 128),
+        (2048, 8, 1, 128, 32),
+        (4096, 8, 1, 128, 128),
+        (8192, 2, 1, 128, 32),
+        (129, 32, 8, 128, 32),  # half of the large tiles would lie beyond the queries
+        (128, 32, 8, 128, 128),
+        (9, 32, 64, 128, 32),
+        (2048, 32, 1, 64, 64),
+        (2048, 32, 1, 200, 32),
+    ],
+)
+def test_which_tiles_are_chosen(
+    gpu: Any, monkeypatch: Any, queries: int, heads: int, batch: int, dim: int, rows: int
+) -> None:
+    shape = (batch, queries, heads * dim)
+    call = attending.attend
+    given = [Spec(shape, dtypes.f32)] * 3 + [Spec((), dtypes.i32)]
+
+    def chosen(memory: int) -> str:
+        monkeypatch.setitem(gpu.limits, "maxComputeWorkgroupStorageSize", memory)
+        bound = call.signature.bind(*given, heads=heads, causal=True)
+        bound.apply_defaults()
+        for kernel in call.kernels:
+            job = gpu.checks._job(call, kernel, dict(bound.arguments))
+            if job is not None and kernel.worth(job):
+                return kernel.name
+        return ""
+
+    assert chosen(48 * 1024).endswith(f"x{rows}")
+    assert chosen(32 * 1024).endswith(f"x{rows}" if rows < 128 else "x32")
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_large_scores(gpu: Any, name: str) -> None:
-    dim = {"attention_tiles_128": 100, "attention_tiles_256": 132}.get(name, 16)
+    dim = dim_for(gpu, name)
     q, k, v = qkv((), 8, 150, 2, dim)
     length = np.array(150, i32)
     # Between these, rounding alone decides among scores that nearly tie.

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensai
-from tensai import accelerator, crossover, sweep, sweep_plot, thresholds
+from tensai import accelerator, crossover, kept, sweep, sweep_plot, thresholds
 from tensai.crossover import Row, Size
 from tensai.gpu import GpuDevice
 
@@ -30,7 +30,7 @@ def quick(gpu: tensai.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(crossover, "WARM", 0.0)
     monkeypatch.setattr(crossover, "SHORTEST", 1e-4)
     monkeypatch.setattr(crossover, "ROUNDS", 3)
-    monkeypatch.setattr(thresholds, "cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr(kept, "cache_dir", lambda: tmp_path / "cache")
 
 
 def timed(*ratios: float | None) -> list[Row]:

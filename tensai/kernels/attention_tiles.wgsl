@@ -1,7 +1,8 @@
 // Attention of many queries with an online softmax (Milakov and Gimelshein, 2018; Dao et al.,
-// 2022). A workgroup computes {{ROWS}} queries of one head over tiles of 64 positions. Lane (x, y) of
-// 16 x {{DOWN}} holds, in named variables, the scores of rows y, y + {{DOWN}}, ... at positions x, x + 16,
-// x + 32, x + 48, and the result of the same rows at vectors x, x + 16, ...
+// 2022). A workgroup computes {{ROWS}} queries of one head over tiles of {{POSITIONS}} positions. Lane (x, y)
+// of {{ACROSS}} x {{DOWN}} holds, in named variables, the scores of rows 4 y to 4 y + 3, and every {{ROWS_APART}} rows
+// on, at positions 4 x to 4 x + 3, and every {{GROUP}} on, and the result of the same rows at vectors
+// x, x + {{ACROSS}}, ...
 #include attention_scores
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -9,18 +10,24 @@
 @group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> out: array<vec4<f32>>;
 
-// In turn: slices of {{SLICE}} vectors of q's and k's rows, k's padded by one against bank conflicts;
-// one number a row and x; rows of v.
+// In turn: two slices of {{SLICE}} vectors of q's and k's rows, turned so that four rows make a vector;
+// the weights of {{GROUP}} positions, turned as well, and two slices of {{V_ROWS}} rows of v; and between
+// both one number a row and x. Rows are shuffled within these (`turn`), so that lanes that write side
+// by side meet different banks. Two slices, since one is written while slow lanes still read the other.
 var<workgroup> room: array<vec4<f32>, {{ROOM}}>;
-var<workgroup> weights: array<vec4<f32>, {{WEIGHTS}}>;  // 16 vectors a row
-var<workgroup> row_max: array<f32, {{ROWS}}>;
-var<workgroup> row_scale: array<f32, {{ROWS}}>;
 var<workgroup> spoiled: atomic<u32>;  // whether v held anything that is not finite
+
+// e^x for an x that is 0 or less. Where the result is small, so may be the builtin's error.
+fn weight_of(x: f32) -> f32 {
+    let power = x * 1.44269504;
+    let result = select(exp2(power), 0.0, power < -126.0);
+    return select(result, x, is_nan(x));
+}
 
 fn weights_of(scores: vec4<f32>, largest: f32) -> vec4<f32> {
     let below = scores - largest;
     return vec4<f32>(
-        exp_f32(below.x), exp_f32(below.y), exp_f32(below.z), exp_f32(below.w)
+        weight_of(below.x), weight_of(below.y), weight_of(below.z), weight_of(below.w)
     );
 }
 
@@ -54,17 +61,15 @@ fn main(
     let kv_head = head / (params.heads / params.kv_heads);
     let q_base = batch * params.queries * width + head * vectors;
     let kv_base = batch * params.kv_rows * kv_width + kv_head * vectors;
-    let x = lane % 16u;
-    let y = lane / 16u;
+    // Neighbours share x, and the next ones y: what they read is fetched once for both.
+    let x = (lane >> 1u) % {{ACROSS}}u;
+    let y = lane / {{TWO_ACROSS}}u * 2u + (lane & 1u);
     let slice_row = lane / {{SLICE}}u;
     let slice_d = lane % {{SLICE}}u;
     let value_row = lane / {{VECTORS}}u;
     let value_d = min(lane % {{VECTORS}}u, vectors - 1u);
 
 {{DECLARE}}
-    if (lane < {{ROWS}}u) {
-        row_max[lane] = LOWEST;
-    }
     if (lane == 0u) {
         atomicStore(&spoiled, 0u);
     }
@@ -77,16 +82,21 @@ fn main(
         0, i32(first) + {{ROWS}} + shift - i32(params.window), params.window != 0u
     );
     let plain = params.softcap == 0.0 && params.mask_kind == 0u;
+    let hidden = vec4<f32>(-infinity());
 
     // The next slice is on its way, in registers, while the last one is worked on. Rows and vectors
     // that are not there are replaced by others: their scores are hidden, their results not stored.
     let last = max(seen.y, 1u) - 1u;
 {{DECLARE_NEXT}}
 {{FETCH_FIRST}}
-    for (var base = seen.x; base < seen.y; base += 64u) {
+    for (var base = seen.x; base < seen.y; base += {{POSITIONS}}u) {
 {{DECLARE_SCORES}}
+        workgroupBarrier();
+        var half = 0u;
         for (var start = 0u; start < vectors; start += {{SLICE}}u) {
-            workgroupBarrier();
+            if (start + {{SLICE}}u > vectors) {
+{{CUT_SLICES}}
+            }
 {{PUT_SLICES}}
             workgroupBarrier();
             if (start + {{SLICE}}u < vectors) {
@@ -97,55 +107,48 @@ fn main(
             for (var d = 0u; d < {{SLICE}}u; d++) {
 {{MULTIPLY_SCORES}}
             }
+            half = {{SLICE_ROOM}}u - half;
         }
 {{SCALE_SCORES}}
-        if (!plain || i32(base) < all_start || i32(base + 64u) > all_end) {
-            // In memory instead of unrolled: the code is long, and most tiles do without it.
-{{PUT_SCORES}}
-            for (var n = 0u; n < {{EACH}}u * 4u; n++) {
-                let row = y + n / 4u * {{DOWN}}u;
-                let column = x + n % 4u * 16u;
-                let at = row * 16u + column / 4u;
-                weights[at][column & 3u] = finish_score(
-                    weights[at][column & 3u], batch, head, first + row, base + column, valid
-                );
-            }
-{{GET_SCORES}}
+        let edge = i32(base) < all_start || i32(base + {{POSITIONS}}u) > all_end;
+        if (!plain) {
+            // In memory instead of unrolled: the code is long.
+            workgroupBarrier();
+{{FINISH_SCORES}}
+        } else if (edge) {
+{{HIDE_SCORES}}
         }
-        workgroupBarrier();
 {{PUT_MAXIMA}}
         workgroupBarrier();
-        if (lane < {{ROWS}}u) {
-            let before = row_max[lane];
-            let tile = max(
-                max(highest(room[lane * 4u]), highest(room[lane * 4u + 1u])),
-                max(highest(room[lane * 4u + 2u]), highest(room[lane * 4u + 3u])),
-            );
-            let largest = max(before, tile);
-            row_max[lane] = largest;
-            row_scale[lane] = exp_f32(before - largest);
-        }
-        workgroupBarrier();
 {{WEIGH}}
-        let count = min(64u, seen.y - base);
-        for (var start = 0u; start < count; start += {{V_ROWS}}u) {
-            workgroupBarrier();
-{{PUT_VALUES}}
-            workgroupBarrier();
-            if (start + {{V_ROWS}}u < count) {
-{{FETCH_MORE_VALUES}}
-            } else {
-{{FETCH_NEXT}}
+        let count = min({{POSITIONS}}u, seen.y - base);
+        var start = 0u;
+        half = 0u;
+        for (var part = 0u; part < {{GROUPS}}u; part++) {
+            if (start >= count) {
+                break;
             }
-            if (atomicLoad(&spoiled) == 0u) {
-                for (var c = 0u; c < {{V_ROWS}}u; c += 4u) {
+{{PUT_WEIGHTS}}
+            let end = min(start + {{GROUP}}u, count);
+            for (; start < end; start += {{V_ROWS}}u) {
+{{PUT_VALUES}}
+                workgroupBarrier();
+                if (start + {{V_ROWS}}u < count) {
+{{FETCH_MORE_VALUES}}
+                } else {
+{{FETCH_NEXT}}
+                }
+                if (atomicLoad(&spoiled) == 0u) {
+                    for (var c = 0u; c < {{V_ROWS}}u; c += 4u) {
 {{MULTIPLY}}
-                }
-            } else {
-                // What is hidden stays out even where v holds NaN.
-                for (var c = 0u; c < {{V_ROWS}}u; c++) {
+                    }
+                } else {
+                    // What is hidden stays out even where v holds NaN.
+                    for (var c = 0u; c < {{V_ROWS}}u; c++) {
 {{MULTIPLY_CAREFULLY}}
+                    }
                 }
+                half = {{V_ROOM}}u - half;
             }
         }
     }

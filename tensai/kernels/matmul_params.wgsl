@@ -8,7 +8,7 @@ struct Params {
     tiles_n: u32,
     batches: u32,
     rank: u32,  // batch axes, innermost first
-    unused: u32,
+    depth: u32,  // of the part of k that a workgroup takes
     shape: array<vec4<u32>, 2>,
     stride_a: array<vec4<u32>, 2>,
     stride_b: array<vec4<u32>, 2>,

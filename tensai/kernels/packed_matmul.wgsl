@@ -52,6 +52,8 @@ fn main(
 {{PUT}}
         }
         workgroupBarrier();
+        let at_a = thread_row;
+        let at_b = thread_column;
         for (var k = 0u; k < {{BK}}u; k++) {
 {{MULTIPLY}}
         }

@@ -7,5 +7,4 @@
     if (first_row >= params.m) {
         return;
     }
-    let thread_row = lane / {{THREADS_N}}u;
-    let thread_column = lane % {{THREADS_N}}u;
+{{PLACE}}

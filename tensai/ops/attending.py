@@ -17,28 +17,33 @@ from .attending_split import Split
 from .attending_tiles import Tiles
 
 FEW = 8  # queries
-# The first that is wide enough is used.
+MANY = 256  # workgroups: about two for each core of a large GPU
+# For heads up to a width, larger tiles first; each does more for what it reads.
 TILES = (
-    Tiles(width=64, rows=64, down=8, slice=4, v_rows=16),
-    Tiles(width=128, rows=64, down=8, slice=4, v_rows=16),
-    Tiles(width=WIDEST, rows=32, down=8, slice=4, v_rows=8),
+    Tiles(width=64, rows=64, positions=64, across=8, down=8, slice=2, v_rows=16),
+    Tiles(width=128, rows=128, positions=128, across=16, down=16, slice=4, v_rows=8),
+    Tiles(width=128, rows=32, positions=128, across=16, down=8, slice=4, v_rows=8),
+    Tiles(width=WIDEST, rows=32, positions=64, across=16, down=8, slice=4, v_rows=4),
 )
 SPLITS = (Split(rows=1), Split(rows=4), Split(rows=8))
 
 
-def _tiles(number: int) -> Kernel:
-    tiles = TILES[number]
-    narrower = TILES[number - 1].width if number else 0
+def _tiles(tiles: Tiles) -> Kernel:
+    narrower = max((other.width for other in TILES if other.width < tiles.width), default=0)
+    smallest = min(other.rows for other in TILES if other.width == tiles.width)
 
     def fits(job: Job) -> bool:
         return job.facts["dim"] > narrower and tiles.fits(job)
 
-    return Kernel(
-        f"attention_tiles_{tiles.width}",
-        tiles.plan,
-        fits=fits,
-        worth=lambda job: job.facts["queries"] > FEW,
-    )
+    def worth(job: Job) -> bool:
+        queries = job.facts["queries"]
+        if tiles.rows == smallest:
+            return bool(queries > FEW)
+        # Large tiles pay off where every core has one, and little of them lies beyond the queries.
+        computed = -(-queries // tiles.rows) * tiles.rows
+        return bool(tiles.workgroups(job) >= MANY and 8 * computed <= 9 * queries)
+
+    return Kernel(f"attention_tiles_{tiles.width}x{tiles.rows}", tiles.plan, fits=fits, worth=worth)
 
 
 def _split(number: int) -> Kernel:
@@ -109,7 +114,7 @@ def _grad(
 @operation(
     kernels=[
         *map(_split, range(len(SPLITS))),
-        *map(_tiles, range(len(TILES))),
+        *map(_tiles, TILES),
         Kernel("attention", simple),
     ],
     reference=reference.attention,

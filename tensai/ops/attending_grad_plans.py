@@ -12,7 +12,7 @@ from typing import Any
 from .. import kernels as wgsl
 from ..dtypes import u32
 from ..operation import Job, Operand
-from .attending_plans import WIDEST, indented, parameters, weight_places, weighted_sums
+from .attending_plans import WIDEST, indented, parameters
 
 LANES = 128
 MINE = 32  # rows of a workgroup
@@ -129,16 +129,21 @@ def _row(i: int) -> str:
     return f"(y + {8 * i}u)"
 
 
+def _weight_places(row: str) -> list[str]:
+    """Where the four weights lie that a lane has of a row."""
+    return [f"weights[{row} * 16u + x / 4u + {4 * j}u][x & 3u]" for j in range(4)]
+
+
 def _put_places(value: str) -> list[str]:
     return [
         f"{place} = {value.format(i=i, c=c)};"
         for i in EACH
-        for place, c in zip(weight_places(_row(i)), "xyzw", strict=True)
+        for place, c in zip(_weight_places(_row(i)), "xyzw", strict=True)
     ]
 
 
 def _get_places(name: str) -> list[str]:
-    return [f"let {name}_{i} = vec4<f32>({', '.join(weight_places(_row(i)))});" for i in EACH]
+    return [f"let {name}_{i} = vec4<f32>({', '.join(_weight_places(_row(i)))});" for i in EACH]
 
 
 def _multiply_slices(total: str) -> str:
@@ -177,6 +182,35 @@ def _collected() -> dict[str, Any]:
     }
 
 
+def _weighted_sums(width: int) -> tuple[list[str], list[str]]:
+    """The unrolled lines that add rows in `room`, by weight, to the results `o_ROW_VECTOR`.
+
+    Four rows of `room` at a time, or one at a time with those left out that weigh nothing, whatever
+    they hold.
+    """
+    columns, vectors = range(width // 64), width // 4
+    multiply = [
+        f"let v_{p}_{v} = room[(c + {p}u) * {vectors}u + x + {16 * v}u];"
+        for p in range(4)
+        for v in columns
+    ]
+    careful = [f"let v_{v} = room[c * {vectors}u + x + {16 * v}u];" for v in columns]
+    careful.append("let at = start + c;")
+    for i in EACH:
+        row = _row(i)
+        multiply.append(f"let w_{i} = weights[{row} * 16u + (start + c) / 4u];")
+        multiply += [
+            f"o_{i}_{v} = fma(vec4<f32>(w_{i}.{'xyzw'[p]}), v_{p}_{v}, o_{i}_{v});"
+            for p in range(4)
+            for v in columns
+        ]
+        careful.append(f"let w_{i} = weights[{row} * 16u + at / 4u][at & 3u];")
+        careful.append(f"if (!(w_{i} == 0.0)) {{")
+        careful += [f"    o_{i}_{v} = fma(vec4<f32>(w_{i}), v_{v}, o_{i}_{v});" for v in columns]
+        careful.append("}")
+    return multiply, careful
+
+
 def _sums(step: Step, width: int) -> dict[str, Any]:
     """The lines that sum up rows of theirs by weights: results `o_ROW_VECTOR`."""
     columns = range(width // 64)
@@ -197,7 +231,7 @@ def _sums(step: Step, width: int) -> dict[str, Any]:
         )
         put.append(f"room[lane + {LANES * n}u] = n_{n};")
     put.append("if (!(finite(n_0) && finite(n_1))) { atomicStore(&spoiled, 1u); }")
-    multiply, careful = weighted_sums([_row(i) for i in EACH], width)
+    multiply, careful = _weighted_sums(width)
     store = []
     for i in EACH:
         factor = " * params.scale" if step.grads else ""

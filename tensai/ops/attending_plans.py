@@ -86,36 +86,3 @@ def vectors_fit(job: Job, lanes: int, memory: int) -> bool:
 def indented(indent: int, lines: list[str]) -> str:
     """Generated lines as one template value."""
     return "\n".join(" " * indent + line for line in lines)
-
-
-def weight_places(row: str) -> list[str]:
-    """Where the four weights lie that a lane has of a row."""
-    return [f"weights[{row} * 16u + x / 4u + {4 * j}u][x & 3u]" for j in range(4)]
-
-
-def weighted_sums(rows: list[str], width: int) -> tuple[list[str], list[str]]:
-    """The unrolled lines that add rows in `room`, by weight, to the results `o_ROW_VECTOR`.
-
-    Four rows of `room` at a time, or one at a time with those left out that weigh nothing, whatever
-    they hold.
-    """
-    columns, vectors = range(width // 64), width // 4
-    multiply = [
-        f"let v_{p}_{v} = room[(c + {p}u) * {vectors}u + x + {16 * v}u];"
-        for p in range(4)
-        for v in columns
-    ]
-    careful = [f"let v_{v} = room[c * {vectors}u + x + {16 * v}u];" for v in columns]
-    careful.append("let at = start + c;")
-    for i, row in enumerate(rows):
-        multiply.append(f"let w_{i} = weights[{row} * 16u + (start + c) / 4u];")
-        multiply += [
-            f"o_{i}_{v} = fma(vec4<f32>(w_{i}.{'xyzw'[p]}), v_{p}_{v}, o_{i}_{v});"
-            for p in range(4)
-            for v in columns
-        ]
-        careful.append(f"let w_{i} = weights[{row} * 16u + at / 4u][at & 3u];")
-        careful.append(f"if (!(w_{i} == 0.0)) {{")
-        careful += [f"    o_{i}_{v} = fma(vec4<f32>(w_{i}), v_{v}, o_{i}_{v});" for v in columns]
-        careful.append("}")
-    return multiply, careful

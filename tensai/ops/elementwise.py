@@ -27,11 +27,9 @@ EVERY = (*NUMBERS, bool_)
 
 # Where functions change their form, saturate or have no value. No denormal: devices may take it
 # for 0. The last are NaN with other bits than usual.
-SPECIAL = np.array(
-    [np.nan, np.inf, -np.inf, 0, -0.0, 1, -1, 0.5, -2.5, 3, -3, 2, 1e4, -1e4, 88.5, -87, 1e-6]
-    + [3.4e38, -3.4e38, 1.2e-38, 1e30, 33, -32, 16777217, 0.999, 1.001, -0.7, 255.5, -101, 5e9],
-    dtype=np.float32,
-)
+_UNUSUAL = (np.nan, np.inf, -np.inf, 0, -0.0, 3.4e38, -3.4e38, 1.2e-38, 1e30, 16777217, 5e9)
+_TURNS = (1, -1, 0.5, -2.5, 3, -3, 2, 1e4, -1e4, 88.5, -87, 1e-6, 33, -32, 0.999, 1.001, -0.7)
+SPECIAL = np.array((*_UNUSUAL, *_TURNS, 255.5, -101), np.float32)
 SPECIAL = np.append(SPECIAL, np.array([0x7F800001, 0xFFC12345], np.uint32).view(np.float32))
 WHOLE = np.array([0, 1, -1, 2, -2, 3, 7, -9, 10, 31, 65_537, 2**31 - 1, -(2**31), -31], np.int64)
 

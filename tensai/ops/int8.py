@@ -17,7 +17,7 @@ from .packed_kernels import (
     tensors,
     units,
 )
-from .products import Tile
+from .tiles import Tile
 
 # Elements of a row that a workgroup holds, and 1.5 bytes of workgroup memory for each.
 WIDTHS = (4096, 16_384)

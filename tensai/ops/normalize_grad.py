@@ -99,11 +99,14 @@ def _norm_rule(name: str, x: Spec, grad: Spec, weight: Spec, outputs: int) -> Re
 def _norm_probes() -> list[Probe]:
     rng = np.random.default_rng(10)
     made = []
-    # Rows of one element are summed by another kernel; the large eps leaves their results digits.
+    # Rows of one element are summed by another kernel; the large eps leaves their results digits,
+    # and products without a rounding a dx of 0 where a driver fuses the subtraction too.
     for shape, eps in (((5, 771), 1e-3), ((70, 3, 40), 1e-3), ((3, 2), 1e-3), ((300, 1), 0.5)):
         x = (rng.normal(0, 2, shape) + rng.normal(0, 3, (*shape[:-1], 1))).astype(np.float32)
         grad = rng.normal(0, 1, shape).astype(np.float32)
         weight = rng.normal(1, 0.5, shape[-1]).astype(np.float32)
+        if shape[-1] == 1:
+            grad, weight = np.round(4 * grad), np.full(1, 3, np.float32)
         made.append(Probe((x, grad, weight), {"eps": eps}, 1e-5))
     return made
 

@@ -8,7 +8,7 @@ from ..dtypes import f32
 from ..formats import FORMATS
 from ..operation import Job, Kernel, Operand, pack
 from .normalize import rms_norm_step
-from .products import Tile
+from .tiles import Tile
 
 GATES = {None: 0, "silu": 1, "gelu_tanh": 2}
 MINIMA = ("Q4_1", "Q4_K", "Q5_K")  # kinds that subtract something from scaled codes
@@ -172,7 +172,7 @@ def _matvec(job: Job, subgroup: bool, fast_halves: bool) -> None:
 def _tiled(job: Job, tile: Tile, fast_halves: bool) -> None:
     x, _ = prepared(job)
     quads = FORMATS[job.arguments["kind"]].quads
-    body = tile.body(True, "f32")
+    body = tile.body(True, "f32", unroll=False)
     choose = [
         f"        if (i == {row}u) {{ low = sum_{row}_0; high = sum_{row}_1; }}"
         for row in range(1, tile.tm)

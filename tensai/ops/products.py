@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,135 +24,30 @@ from ..operation import (
 )
 from ..quantized import QuantizedTensor
 from ..tensor import Tensor
+from .reduction import sum_rows
 from .strided import MAX_AXES, merge_axes
+from .tiles import Pace, Tile
+
+# By the names of their kernels. Which of them a product takes follows from their paces, measured
+# on one H200 where `tensai tune` has measured none.
+TILES = {
+    "matmul_128x256": Tile(128, 256, 16, 16, 8, 1, True, Pace(3.12e-6, 2.54e-8)),
+    "matmul_64x128": Tile(64, 128, 16, 8, 8, 1, False, Pace(9.98e-7, 6.42e-9)),
+    "matmul_64x128_sliced": Tile(64, 128, 16, 8, 8, 2, False, Pace(8.84e-7, 7.13e-9)),
+    "matmul_32x64_sliced": Tile(32, 64, 32, 8, 4, 4, False, Pace(6.23e-7, 4.25e-9)),
+    "matmul_32x32": Tile(32, 32, 32, 4, 4, 1, False, Pace(5.93e-7, 2.62e-9)),
+}
+SMALLEST = "matmul_32x32"
+SPLIT = ("matmul_64x128_sliced", "matmul_32x64_sliced")  # tiles that also take a part of k each
+LEAST_STEPS = 4  # along k, of a part
+PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+# What joining parts takes on the same H200, in seconds: a dispatch, and each element of a part.
+JOIN, JOIN_ELEMENT = 5e-6, 4e-12
+DIRECT = Tile(32, 64, 0, 8, 8)
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A workgroup's tile of a product, its step along k, and a thread's rows and columns."""
-
-    bm: int
-    bn: int
-    bk: int
-    tm: int
-    tn: int
-
-    @property
-    def lanes(self) -> int:
-        return (self.bm // self.tm) * (self.bn // self.tn)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of workgroup memory, both tiles padded."""
-        return 16 * self.bk * (self.bm // 4 + self.bn // 4 + 2)
-
-    def values(self) -> dict[str, Any]:
-        """The template values of matmul.wgsl that follow from the tile alone."""
-        stride_a, stride_b = self.bm // 4 + 1, self.bn // 4
-        return {
-            "BM": self.bm,
-            "BN": self.bn,
-            "BK": self.bk,
-            "TM": self.tm,
-            "TN": self.tn,
-            "BM_4": self.bm // 4,
-            "BN_4": self.bn // 4,
-            "A_STRIDE": stride_a,
-            "A_VECTORS": stride_a * self.bk,
-            "A_LOADS": self.bm * self.bk // 4,
-            "B_VECTORS": (stride_b + 1) * self.bk,
-            "LANES": self.lanes,
-            "THREADS_N": self.bn // self.tn,
-        }
-
-    def loads(self, transpose_a: bool, transpose_b: bool) -> dict[str, str]:
-        """The unrolled lines that read a thread's share of the next tiles into named variables,
-        `next_TILE_NUMBER`, while the last ones are computed with, and that put it down."""
-        made: dict[str, list[str]] = {"PLACES": [], "LOAD_FIRST": [], "LOAD_NEXT": [], "KEEP": []}
-        stride_b = self.bn // 4 + (1 if transpose_b else 0)
-        for name, along_k, across, stride, offset, first, edge in (
-            ("a", not transpose_a, self.bm, self.bm // 4 + 1, "x", "first_row", "m"),
-            ("b", transpose_b, self.bn, stride_b, "y", "first_column", "n"),
-        ):
-            # Vectors that lie side by side in memory: along k, where they are turned on the way.
-            width = (self.bk if along_k else across) // 4
-            made["PLACES"].append(f"    let line_{name} = lane / {width}u;")
-            made["PLACES"].append(f"    let place_{name} = lane % {width}u * 4u;")
-            for number in range(across * self.bk // 4 // self.lanes):
-                own = f"next_{name}_{number}"
-                line = f"line_{name} + {number * self.lanes // width}u"
-                for key, start, k in (
-                    ("LOAD_FIRST", "    var ", "0u"),
-                    ("LOAD_NEXT", "        ", "following"),
-                ):
-                    outer = f"{first} + {line}, params.{edge}"
-                    inner = f"{k} + place_{name}, params.k"
-                    if not along_k:
-                        outer = f"{k} + {line}, params.k"
-                        inner = f"{first} + place_{name}, params.{edge}"
-                    made[key].append(
-                        f"{start}{own} = load_{name}(offsets.{offset}, {outer}, {inner});"
-                    )
-                if not along_k:
-                    made["KEEP"].append(
-                        f"        tile_{name}[({line}) * {stride}u + place_{name} / 4u] = {own};"
-                    )
-                    continue
-                for part, letter in enumerate("xyzw"):
-                    made["KEEP"].append(
-                        f"        tile_{name}[(place_{name} + {part}u) * {stride}u + ({line}) / 4u]"
-                        f"[({line}) & 3u] = {own}.{letter};"
-                    )
-        return {key: "\n".join(lines) for key, lines in made.items()}
-
-    def body(self, transpose_b: bool, element: str) -> dict[str, str]:
-        """The unrolled lines over named accumulators, `sum_ROW_VECTOR`."""
-        stride_a, stride_b = self.bm // 4 + 1, self.bn // 4 + (1 if transpose_b else 0)
-        row_vectors, column_vectors = self.tm // 4, self.tn // 4
-        # A thread's vectors lie a whole tile's part apart, so that lanes read neighbours.
-        rows_apart = self.bm // 4 // row_vectors
-        columns_apart = self.bn // 4 // column_vectors
-        names = [(row, vector) for row in range(self.tm) for vector in range(column_vectors)]
-        declare = [f"    var sum_{row}_{vector} = vec4<{element}>();" for row, vector in names]
-        multiply = [
-            f"            let a_{i} = tile_a[k * {stride_a}u + thread_row + {i * rows_apart}u];"
-            for i in range(row_vectors)
-        ]
-        multiply += [
-            f"            let b_{i} = "
-            f"tile_b[k * {stride_b}u + thread_column + {i * columns_apart}u];"
-            for i in range(column_vectors)
-        ]
-        for row, vector in names:
-            left = f"vec4<{element}>(a_{row // 4}.{'xyzw'[row % 4]})"
-            total = f"sum_{row}_{vector}"
-            product = (
-                f"fma({left}, b_{vector}, {total})"
-                if element == "f32"
-                else f"{total} + {left} * b_{vector}"
-            )
-            multiply.append(f"            {total} = {product};")
-        store = ["    let base_out = batch * params.m * params.n;"]
-        store += [
-            f"    store(base_out, first_row + (thread_row + {row // 4 * rows_apart}u) * 4u + "
-            f"{row % 4}u, first_column + (thread_column + {vector * columns_apart}u) * 4u, "
-            f"sum_{row}_{vector});"
-            for row, vector in names
-        ]
-        return {
-            "DECLARE": "\n".join(declare),
-            "MULTIPLY": "\n".join(multiply),
-            "STORE": "\n".join(store),
-        }
-
-
-LARGE = Tile(bm=128, bn=128, bk=16, tm=16, tn=8)
-MEDIUM = Tile(bm=128, bn=64, bk=16, tm=8, tn=8)
-SMALL = Tile(bm=32, bn=32, bk=32, tm=4, tn=4)
-DIRECT = Tile(bm=32, bn=64, bk=0, tm=8, tn=8)
-
-
-def _plan(tile: Tile, job: Job) -> None:
+def _plan(tile: Tile, job: Job, parts: int = 1) -> None:
+    """The product by tiles; of `parts` of k, which a second dispatch adds up."""
     a, b = job.inputs
     out = job.outputs[0]
     facts = job.facts
@@ -165,7 +59,7 @@ def _plan(tile: Tile, job: Job) -> None:
     values = {
         **tile.values(),
         **tile.body(transpose_b, element),
-        **tile.loads(transpose_a, transpose_b),
+        **tile.loads(transpose_a, transpose_b, vector_a, vector_b, element),
         "T": element,
         "VECTOR_A": vector_a,
         "VECTOR_B": vector_b,
@@ -174,11 +68,17 @@ def _plan(tile: Tile, job: Job) -> None:
         "B_ELEMENT": f"vec4<{element}>" if vector_b else element,
         "OUT_ELEMENT": f"vec4<{element}>" if n % 4 == 0 else element,
     }
-    loops = -(-k // tile.bk) * (3 + tile.bk) + MAX_AXES  # a loop that ends counts as well
-    job.step("matmul", values, [a, b, out], *_params(job, tile), loops)
+    steps = -(-k // tile.bk)
+    depth = -(-steps // parts) * tile.bk
+    parts = -(-k // depth)  # so that none is empty
+    target = out if parts == 1 else job.temporary(parts * out.size, out.dtype)
+    loops = depth // tile.bk + MAX_AXES + tile.slices + 2  # a loop that ends counts as well
+    job.step("matmul", values, [a, b, target], *_params(job, tile, depth, parts), loops)
+    if parts > 1:
+        sum_rows(job, target, out)
 
 
-def _params(job: Job, tile: Tile) -> tuple[bytes, int]:
+def _params(job: Job, tile: Tile, depth: int = 0, parts: int = 1) -> tuple[bytes, int]:
     """The parameters of matmul_params.wgsl and the number of workgroups."""
     facts = job.facts
     m, n, k, batch = facts["m"], facts["n"], facts["k"], facts["batch"]
@@ -190,8 +90,8 @@ def _params(job: Job, tile: Tile) -> tuple[bytes, int]:
     rows = [tuple(row) + (0,) * (MAX_AXES - len(row)) for row in (lengths, *steps)]
     batches = math.prod(batch)
     tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
-    params = pack(m, n, k, tiles_m, tiles_n, batches, len(lengths), 0, *rows)
-    return params, batches * tiles_m * tiles_n
+    params = pack(m, n, k, tiles_m, tiles_n, batches, len(lengths), depth, *rows)
+    return params, parts * batches * tiles_m * tiles_n
 
 
 def _direct(job: Job) -> None:
@@ -241,28 +141,57 @@ def _fits_direct(job: Job) -> bool:
     return plain and aligned and job.inputs[0].dtype == f32
 
 
-def _kernel(name: str, tile: Tile, enough: int) -> Kernel:
-    """The kernel of one tile, worth using where a product has `enough` of them, mostly full.
+def _fits(job: Job, name: str) -> bool:
+    """Whether a tile's kernel can be used; integers, which are rare, have the smallest only."""
+    limits, tile = job.device.limits, TILES[name]
+    return (
+        (name == SMALLEST or job.inputs[0].dtype == f32)
+        and limits["maxComputeInvocationsPerWorkgroup"] >= tile.lanes
+        and limits["maxComputeWorkgroupStorageSize"] >= tile.memory
+    )
 
-    With fewer, smaller tiles keep more of a GPU busy; in software one tile keeps a core busy.
-    Integers, which are rare here, have the small tile only.
-    """
 
-    def fits(job: Job) -> bool:
-        limits = job.device.limits
-        return (
-            (tile is SMALL or job.inputs[0].dtype == f32)
-            and limits["maxComputeInvocationsPerWorkgroup"] >= tile.lanes
-            and limits["maxComputeWorkgroupStorageSize"] >= tile.memory
-        )
+def _seconds(job: Job, name: str, parts: int = 1) -> float:
+    """About how long a tile's kernel takes."""
+    tile, facts = TILES[name], job.facts
+    assert tile.pace is not None
+    pace = job.device.paces.get(name, tile.pace)
+    tiles, steps = tile.counts(facts["m"], facts["n"], facts["k"])
+    taken: float = pace.predict(parts * tiles * math.prod(facts["batch"]), -(-steps // parts))
+    if parts == 1:
+        return taken
+    slower = pace.busy / tile.pace.busy
+    return taken + slower * (JOIN + JOIN_ELEMENT * parts * job.outputs[0].size)
 
-    def worth(job: Job) -> bool:
-        m, n = job.facts["m"], job.facts["n"]
-        tiles = -(-m // tile.bm) * -(-n // tile.bn) * math.prod(job.facts["batch"])
-        full = min(m / tile.bm, n / tile.bn) >= 0.75
-        return full and tiles >= (1 if job.device.info.software else enough)
 
-    return Kernel(name, lambda job: _plan(tile, job), fits=fits, worth=worth)
+def _parts(job: Job, name: str) -> int:
+    """Into how many parts k is best cut, at least two."""
+    steps = -(-job.facts["k"] // TILES[name].bk)
+    fitting = [parts for parts in PARTS if parts * LEAST_STEPS <= steps]
+    return min(fitting, key=lambda parts: _seconds(job, name, parts))
+
+
+def _whole(name: str) -> Kernel:
+    """The kernel of one tile. In software any will do: the smallest, which compiles fastest."""
+    return Kernel(
+        name,
+        lambda job: _plan(TILES[name], job),
+        fits=lambda job: _fits(job, name),
+        worth=lambda job: name == SMALLEST or not job.device.info.software,
+        cost=lambda job: _seconds(job, name),
+    )
+
+
+def _split(name: str) -> Kernel:
+    """The kernel of one tile whose workgroups take a part of k each, for few tiles and a long k."""
+    least = PARTS[0] * LEAST_STEPS * TILES[name].bk
+    return Kernel(
+        name.replace("sliced", "split"),
+        lambda job: _plan(TILES[name], job, _parts(job, name)),
+        fits=lambda job: job.facts["k"] >= least and _fits(job, name),
+        worth=lambda job: not job.device.info.software,
+        cost=lambda job: _seconds(job, name, _parts(job, name)),
+    )
 
 
 def _probes() -> list[Probe]:
@@ -290,6 +219,11 @@ def _probes() -> list[Probe]:
         # Batches over axes that don't merge.
         a, b = integers(dtype, 2, 1, 2, 1, 3, 9, 6), integers(dtype, 2, 1, 3, 1, 6, 10)
         made.append(Probe((a, b), {"transpose_a": False, "transpose_b": False}))
+    # A k that is cut into parts, the last of them shorter.
+    for (m, n, k), (ta, tb) in itertools.product(((67, 133, 1101), (68, 132, 1100)), ways):
+        a = integers(f32, *((k, m) if ta else (m, k)))
+        b = integers(f32, 2, *((n, k) if tb else (k, n)))
+        made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
     return made
 
 
@@ -313,9 +247,8 @@ def _grad_b(grad: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Te
             fits=_fits_direct,
             worth=lambda job: bool(job.device.info.software),
         ),
-        _kernel("matmul_large", LARGE, 256),
-        _kernel("matmul_medium", MEDIUM, 128),
-        _kernel("matmul_small", SMALL, 0),
+        *map(_whole, TILES),
+        *map(_split, SPLIT),
     ],
     reference=reference.matmul,
     probes=_probes,

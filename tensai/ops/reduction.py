@@ -192,10 +192,11 @@ def _extreme_probes() -> list[Probe]:
         row = (order if dtype == u32 else order - 35_000).astype(dtype)
         low, high = np.argmin(row), np.argmax(row)
         low_end, high_end = row[low], row[high]
-        row[[low, 70_001]], row[[high, 70_002]] = row[[70_001, low]], row[[70_002, high]]
+        for place, end in ((70_001, low), (70_002, high)):
+            row[place], row[end] = row[end], row[place]
         made += [Probe((row,)), *_along(row)]
         made += [Probe((row[-count:],)) for count in (1, 2, 256, 999)]
-        ends = row[:1028].reshape(4, 257)
+        ends = row[:1028].reshape(4, 257).copy()
         ends[0, 256], ends[1, 256] = high_end, low_end
         made.append(Probe((ends,), {"axis": 1}))
         made.append(Probe((row[:12_800].reshape(50, 256),), {"axis": 1}))

@@ -32,11 +32,19 @@ TABLE = [
         "for denormal numbers, which a device may take for 0",
     ),
     ("", r"\w+: let bounded = clamp\(x, -1?\d+\.0, ", "what saturates does so beyond as well"),
-    ("", r"constant: (let|return).*0xfffff00[01]u", "another cut of a number in two parts that fit"),
+    (
+        "",
+        r"constant: (let|return).*0xfffff00[01]u",
+        "another cut of a number in two parts that fit",
+    ),
     ("", r"arithmetic: let high = upper_half\(whole", "another cut of a number in two parts"),
     ("", r"(constant|off by one|logic): return \(bitcast<u32>\(x\) & 0x", NAN),
     ("", r"off by one: .*(magnitude < |m < 0\.7|x < -?\d+\.0|> -0\.3|b\) > 1e37)", BORDER),
-    ("divide/", r"call: let scale = ", "dividing both by 16 changes the quotient nowhere but there"),
+    (
+        "divide/",
+        r"call: let scale = ",
+        "dividing both by 16 changes the quotient nowhere but there",
+    ),
     (
         "",
         r"(off by one|guard): if \(lane < width\) \{ .*(<= width|if \(true\))",
@@ -54,7 +62,11 @@ TABLE = [
         r"constant: for \(var width = (\d*[02468]u?)( / 2u)?; .*var width = \d*[13579]u",
         "halving rounds it down to the same, or it adds one lane that is not there",
     ),
-    ("remainder/", r"\w[\w ]*: .*(quotient|q [-+]=|<[iuf]32>\((0u?, 0|-a,|result\.x|a \+ b))", "unused half"),
+    (
+        "remainder/",
+        r"\w[\w ]*: .*(quotient|q [-+]=|<[iuf]32>\((0u?, 0|-a,|result\.x|a \+ b))",
+        "unused half",
+    ),
     ("floor_divide/", r"\w[\w ]*: .*(let rest|r \+= b|result\.y = )", "unused half"),
     (
         "(turn_|append_turned_)/",

@@ -122,7 +122,7 @@ class Checker(SelfCheck):
     def _try(
         self, operation: Operation, users: Sequence[tuple[Probe, Job]], source: str, mutated: str
     ) -> tuple[str, str]:
-        for probe, job in users:
+        for _, job in users:
             for step in job.steps:
                 if step.source != source:
                     continue
@@ -306,8 +306,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         scores.append(score)
         if options.json:
-            found = {key: value for key, value in vars(score).items()}
-            print(json.dumps({**found, "score": round(score.score, 4)}), flush=True)
+            found = {**vars(score), "score": round(score.score, 4)}
+            print(json.dumps(found), flush=True)
             continue
         label = f"{score.operation}/{score.kernel}"
         counts = " ".join(f"{count:5} {name}" for name, count in score.counts.items())

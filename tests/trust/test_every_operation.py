@@ -142,7 +142,7 @@ def variations(draw: Any, operation: Operation) -> tuple[dict[str, Any], Probe] 
             seed = draw(st.integers(0, 99))
             at = np.random.default_rng(seed).integers(0, made.size, 3)
             if special:
-                made.reshape(-1)[at] = SPECIAL[: special][at % special]
+                made.reshape(-1)[at] = SPECIAL[:special][at % special]
             if narrow:
                 with np.errstate(over="ignore"):
                     made = made.astype(np.float16)

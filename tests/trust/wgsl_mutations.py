@@ -161,8 +161,11 @@ def _change(
     if after == "(" and (text.startswith("subgroup") or text in ("fma", "select", "dot4I8Packed")):
         inside = _arguments(code, last)
         if text == "fma":
-            yield "call", first, inside[-1][1] + 1, "({} * {})".format(
-                *(code[a:b].strip() for a, b in inside[:2])
+            yield (
+                "call",
+                first,
+                inside[-1][1] + 1,
+                "({} * {})".format(*(code[a:b].strip() for a, b in inside[:2])),
             )
         elif text == "select":
             (a, b), (c, d) = inside[:2]
