@@ -8,7 +8,6 @@ source is not used here, the operation's next kernel is tried, and at last NumPy
 from __future__ import annotations
 
 import hashlib
-import itertools
 import logging
 import os
 from collections.abc import Callable
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tensai")
 
 SURE_LOOPS = 40_000  # iterations that every driver makes
+
+EARLY = 2  # probes of a source that also run with their workgroups folded
 
 MODES = ("first-use", "always", "off")
 
@@ -180,22 +181,24 @@ class SelfCheck:
 
     def _probe(self, operation: Operation, kernel: Kernel, source: str) -> str:
         """Run the operation's probes that use `source`; "" if all are right."""
-        ran = False
-        for probe, folded in itertools.product(operation.probes(), (fold, fold_early)):
-            job = self._job(operation, kernel, probe_arguments(operation, probe), folded)
-            if job is None or all(step.source != source for step in job.steps):
-                continue
-            ran = True
-            what = f"kernel {kernel.name} of {operation.name}"
-            try:
-                wrong = self._run(operation, probe, job)
-            except DeviceLostError:
-                raise
-            except (KernelError, ValidationError, LimitExceededError) as error:
-                return f"{what} was refused: {error}"
-            if wrong:
-                return f"{what} {wrong}"
-        return "" if ran else f"kernel {kernel.name} of {operation.name} has no probe for this use"
+        what = f"kernel {kernel.name} of {operation.name}"
+        uses = 0
+        for probe in operation.probes():
+            for folded in (fold, fold_early) if uses < EARLY else (fold,):
+                job = self._job(operation, kernel, probe_arguments(operation, probe), folded)
+                if job is None or all(step.source != source for step in job.steps):
+                    break
+                try:
+                    wrong = self._run(operation, probe, job)
+                except DeviceLostError:
+                    raise
+                except (KernelError, ValidationError, LimitExceededError) as error:
+                    return f"{what} was refused: {error}"
+                if wrong:
+                    return f"{what} {wrong}"
+            else:
+                uses += 1
+        return "" if uses else f"{what} has no probe for this use"
 
     def _run(self, operation: Operation, probe: Probe, job: Job) -> str:
         arguments = probe_arguments(operation, probe)

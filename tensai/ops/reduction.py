@@ -244,9 +244,13 @@ def _extreme_probes() -> list[Probe]:
         order = rng.permutation(70_003)
         row = (order if dtype == u32 else order - 35_000).astype(dtype)
         low, high = int(np.argmin(row)), int(np.argmax(row))
+        low_end, high_end = row[low], row[high]
         row[[low, 70_001]], row[[high, 70_002]] = row[[70_001, low]], row[[70_002, high]]
         made += [Probe((row,)), *_along(row)]
         made += [Probe((row[-count:],)) for count in (1, 2, 256, 999)]
+        ends = row[:1028].reshape(4, 257).copy()
+        ends[0, 256], ends[1, 256] = high_end, low_end
+        made.append(Probe((ends,), {"axis": 1}))
         made.append(Probe((row[:12_800].reshape(50, 256),), {"axis": 1}))
     spoiled = rng.normal(0, 3, (64, 300)).astype(np.float32)
     spoiled[np.arange(64), rng.integers(0, 300, 64)] = SPOILED

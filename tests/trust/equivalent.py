@@ -53,6 +53,19 @@ TABLE = [
         "another NaN is a NaN",
     ),
     (
+        "(turn_|append_turned_)/",
+        r"\w[\w ]*: .*(let low = |let middle = |middle >> 16u|0x20000000u)",
+        "less than a billionth of a turn, or a border between two series",
+    ),
+    ("argmax/", r"(off by one|tail): .*at_a < at_b", "no element meets itself"),
+    ("attention", r"off by one: if \(score > largest\)", BORDER),
+    ("astype/float16", r"\w[\w ]*: .*(0x477ff00|0x33000001|& 0x1ffu)", "a border, or a NaN's bits"),
+    (
+        "",
+        r"constant: for .*\+= (256u.*\+= 255u|128u.*\+= 127u|64u.*\+= 63u|32u.*\+= 31u)",
+        "an element is met twice, which changes no store and no maximum; sums are told",
+    ),
+    (
         "astype/float16",
         r"\w+( \w+)*: (if \(magnitude|value = \(magnitude)",
         "where one way to round ends and another begins both round alike",

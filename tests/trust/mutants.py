@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import tensai
 from tensai.errors import KernelError, TensaiError
 from tensai.operation import OPERATIONS, Job, Operation, Probe, fold, fold_early
-from tensai.selfcheck import SelfCheck, probe_arguments
+from tensai.selfcheck import EARLY, SelfCheck, probe_arguments
 
 from . import equivalent
 from .wgsl_mutations import Mutation, mutations
@@ -116,11 +116,13 @@ class Checker(SelfCheck):
 
     def _outcome(self, name: str, kernel_name: str, mutant: Mutant) -> tuple[str, str]:
         operation = OPERATIONS[name]
-        users = [
-            (probe, job)
-            for probe, job in self.jobs(name, kernel_name)
-            if any(step.source == mutant.source for step in job.steps)
-        ]
+        users: list[tuple[Probe, Job]] = []
+        uses = 0
+        for probe, job in self.jobs(name, kernel_name):
+            if any(step.source == mutant.source for step in job.steps):
+                uses += job.fold is fold
+                if job.fold is fold or uses <= EARLY:
+                    users.append((probe, job))
         for source in mutant.mutation.sources:
             try:
                 outcome, why = self._try(operation, users, mutant.source, source)

@@ -152,6 +152,9 @@ def _change(
 ) -> Iterator[tuple[str, int, int, str]]:
     text, first, last = token
     operand = bool(re.match(r"[\w)\]]", before)) and before not in ("return", "case")
+    rest = code[last : last + 8].lstrip()
+    if text in ("+", "-") and re.match(r"0u?\b", rest):
+        return  # nothing is added
     for kind, table in OPERATORS.items():
         endless = text == ">" and code[last : last + 3] == " 0u"  # of an unsigned number
         if text in table and operand and not endless:
