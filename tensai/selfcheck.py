@@ -28,7 +28,7 @@ logger = logging.getLogger("tensai")
 
 SURE_LOOPS = 40_000  # iterations that every driver makes
 
-EARLY = 2  # probes of a source that also run with their workgroups folded
+EARLY = 1  # probes of a source that also run with their workgroups folded
 
 MODES = ("first-use", "always", "off")
 
