@@ -1,6 +1,11 @@
-"""A sample of the mutants (the whole table: `python -m tests.trust.mutants`), always the same."""
+"""A sample of the mutants (the whole table: `python -m tests.trust.mutants`), always the same.
+
+It is of a part of the kernels where tests are short, and of all with TENSAI_TRUST=full.
+"""
 
 from __future__ import annotations
+
+import zlib
 
 import pytest
 
@@ -8,6 +13,8 @@ from .mutants import Score, run
 from .wgsl_mutations import mutations
 
 EACH = 3  # mutants of a kernel
+EACH_FULL = 25
+PART = 6  # of the kernels, where tests are short: one in so many
 
 SOURCE = """\
 var<workgroup> room: array<f32, 64>;
@@ -50,9 +57,13 @@ def test_every_kind_of_mutation() -> None:
     assert "let lane = (64) - 1u - lane_of_driver;" in turned
 
 
+def _in_part(operation: str, kernel: str) -> bool:
+    return zlib.crc32(f"{operation}/{kernel}".encode()) % PART == 0
+
+
 @pytest.fixture(scope="module")
-def scores() -> list[Score]:
-    return list(run(EACH))
+def scores(full: bool) -> list[Score]:
+    return list(run(EACH_FULL) if full else run(EACH, only=_in_part))
 
 
 def test_probes_kill_mutants(scores: list[Score]) -> None:
@@ -64,7 +75,8 @@ def test_probes_kill_mutants(scores: list[Score]) -> None:
 
 
 def test_every_kernel_has_mutants(scores: list[Score]) -> None:
+    assert len(scores) >= 10
     for score in scores:
         tried = sum(score.counts.values()) - score.counts["refused"]
-        assert tried == EACH, (score.operation, score.kernel)
+        assert tried >= EACH, (score.operation, score.kernel)
         assert score.counts["killed"], (score.operation, score.kernel, score.survivors)
