@@ -59,6 +59,16 @@ TABLE = [
     ),
     ("argmax/", r"(off by one|tail): .*at_a < at_b", "no element meets itself"),
     ("attention", r"off by one: if \(score > largest\)", BORDER),
+    (
+        "attention",
+        r"off by one: if \(query >= params\.queries .* if \(query > params\.queries",
+        "the query after the last is computed and not stored",
+    ),
+    (
+        "matmul/matmul_direct",
+        r"\w+: let (row|column)_\d = .*(params\.m|width_b) (\+ 1u|- 0u)\)",
+        "what lies past the last row or column is read and not stored",
+    ),
     ("astype/float16", r"\w[\w ]*: .*(0x477ff00|0x33000001|& 0x1ffu)", "a border, or a NaN's bits"),
     (
         "",
