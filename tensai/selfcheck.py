@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DeviceLostError, KernelError, LimitExceededError, ValidationError
-from .operation import OPERATIONS, Job, Kernel, Operation, Probe, Spec
+from .operation import OPERATIONS, Job, Kernel, Operation, Probe, Spec, fold, fold_early
 from .tensor import Tensor
 from .verdicts import VerdictStore
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tensai")
 
 SURE_LOOPS = 40_000  # iterations that every driver makes
+
+EARLY = 1  # probes of a source that also run with their workgroups folded
 
 MODES = ("first-use", "always", "off")
 
@@ -120,10 +123,19 @@ class SelfCheck:
             covered = covered and found
         return Verdict(operation.name, covered, tuple(right), tuple(failures))
 
-    def _job(self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]) -> Job | None:
+    def _job(
+        self,
+        operation: Operation,
+        kernel: Kernel,
+        arguments: dict[str, Any],
+        folded: Callable[[int], tuple[int, int, int]] = fold,
+    ) -> Job | None:
         """The planned job of a kernel, or None where it can't be used."""
         job = self._fitting(operation, kernel, arguments)
-        return job if job is not None and self._planned(kernel, job) else None
+        if job is None:
+            return None
+        job.fold = folded
+        return job if self._planned(kernel, job) else None
 
     def _fitting(
         self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]
@@ -169,22 +181,24 @@ class SelfCheck:
 
     def _probe(self, operation: Operation, kernel: Kernel, source: str) -> str:
         """Run the operation's probes that use `source`; "" if all are right."""
-        ran = False
+        what = f"kernel {kernel.name} of {operation.name}"
+        uses = 0
         for probe in operation.probes():
-            job = self._job(operation, kernel, probe_arguments(operation, probe))
-            if job is None or all(step.source != source for step in job.steps):
-                continue
-            ran = True
-            what = f"kernel {kernel.name} of {operation.name}"
-            try:
-                wrong = self._run(operation, probe, job)
-            except DeviceLostError:
-                raise
-            except (KernelError, ValidationError, LimitExceededError) as error:
-                return f"{what} was refused: {error}"
-            if wrong:
-                return f"{what} {wrong}"
-        return "" if ran else f"kernel {kernel.name} of {operation.name} has no probe for this use"
+            for folded in (fold, fold_early) if uses < EARLY else (fold,):
+                job = self._job(operation, kernel, probe_arguments(operation, probe), folded)
+                if job is None or all(step.source != source for step in job.steps):
+                    break
+                try:
+                    wrong = self._run(operation, probe, job)
+                except DeviceLostError:
+                    raise
+                except (KernelError, ValidationError, LimitExceededError) as error:
+                    return f"{what} was refused: {error}"
+                if wrong:
+                    return f"{what} {wrong}"
+            else:
+                uses += 1
+        return "" if uses else f"{what} has no probe for this use"
 
     def _run(self, operation: Operation, probe: Probe, job: Job) -> str:
         arguments = probe_arguments(operation, probe)
@@ -205,9 +219,9 @@ class SelfCheck:
             outputs = made if isinstance(made, tuple) else (made,)
             outputs = outputs[: len(result.outputs)]
             outputs += tuple(tensors[place] for place in written)
-            got = [tensor.download() for tensor in outputs]
-        for one, other in zip(got, expected, strict=True):
-            wrong = difference(one, other, probe.tolerance)
+            got = [device.fetch_whole(tensor) for tensor in outputs]
+        for (one, beyond), other in zip(got, expected, strict=True):
+            wrong = difference(one, other, probe.tolerance, floor=probe.floor) or beyond
             if wrong:
                 shapes = ", ".join(str(array.shape) for array in given)
                 return f"{wrong} (probe of {shapes})"
@@ -223,15 +237,25 @@ def probe_arguments(operation: Operation, probe: Probe) -> dict[str, Any]:
     return dict(bound.arguments)
 
 
-def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float) -> str:
-    """Empty if two arrays agree, NaN for NaN, else where they first differ."""
+def difference(
+    got: np.ndarray[Any, Any],
+    expected: np.ndarray[Any, Any],
+    tolerance: float,
+    *,
+    floor: float | None = None,
+) -> str:
+    """Empty if two arrays agree, NaN for NaN, else where they first differ.
+
+    `tolerance` is relative to the largest finite element, or with a `floor` to each.
+    """
     with np.errstate(invalid="ignore"):  # NumPy warns about some NaNs here
         a = got.astype(np.float64).reshape(-1)
         b = expected.astype(np.float64).reshape(-1)
     finite = np.isfinite(b)
     scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
     with np.errstate(invalid="ignore"):
-        close = np.abs(a - b) <= tolerance * scale
+        allowed = tolerance * scale if floor is None else tolerance * np.abs(b) + floor
+        close = np.abs(a - b) <= allowed
     same = (a == b) | (np.isnan(a) & np.isnan(b)) | (close & finite)
     if same.all():
         return ""

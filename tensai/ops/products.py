@@ -210,6 +210,17 @@ def _probes() -> list[Probe]:
         a = integers(dtype, 2, *((k, m) if ta else (m, k)))
         b = integers(dtype, *((n, k) if tb else (k, n)))
         made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
+    # Every length of what is left of a vector.
+    for dtype, (m, n, k), (ta, tb) in itertools.product(
+        (f32, i32, u32), ((5, 7, 39), (7, 5, 38)), ways
+    ):
+        a = integers(dtype, *((k, m) if ta else (m, k)))
+        b = integers(dtype, *((n, k) if tb else (k, n)))
+        made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
+    for dtype in (f32, i32, u32):
+        # Batches over axes that don't merge.
+        a, b = integers(dtype, 2, 1, 2, 1, 2, 9, 6), integers(dtype, 3, 1, 3, 1, 6, 10)
+        made.append(Probe((a, b), {"transpose_a": False, "transpose_b": False}))
     # A k that is cut into parts, the last of them shorter.
     for (m, n, k), (ta, tb) in itertools.product(((67, 133, 1101), (68, 132, 1100)), ways):
         a = integers(f32, *((k, m) if ta else (m, k)))

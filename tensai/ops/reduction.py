@@ -28,6 +28,7 @@ from . import teams
 from .movement import broadcast_to, permute, reshape
 
 LANES = 256
+SPOILED = np.uint32(0x7F800001).view(np.float32)  # a NaN with other bits than usual
 CHUNK = 8 * LANES  # units that a team has at least, where a second pass joins the parts
 PARTS = 4096  # that keep a GPU busy
 COLUMN_THREADS = 16_384  # that a reduction over an outer axis keeps busy by cutting it up
@@ -217,8 +218,46 @@ def _extreme_grad(grad: Tensor, x: Tensor, out: Tensor, axis: AxisArgument) -> T
     return chosen * (_expanded(grad, x.shape, axis) / shares)
 
 
+def _along(row: Any) -> list[Probe]:
+    """Reductions of parts of 70,003 elements along one axis, each way that the axes may lie."""
+    # Rows for every team, in single elements and in vectors, whole and in chunks.
+    single = ((300, 9), (300, 230), (4, 257), (9, 1801), (4, 17_001))
+    vectors = ((300, 12), (70, 600), (9, 2400), (3, 5004), (4, 17_000))
+    return [
+        Probe((row[:3990].reshape(399, 10),), {"axis": 0}),
+        Probe((row[:4088].reshape(2, 2044),), {"axis": 0}),
+        Probe((row[:15_360].reshape(3, 20, 256),), {"axis": 1}),
+        Probe((row[:14_000].reshape(2, 70, 100),), {"axis": 1}),
+        *(
+            Probe((row[-rows * length :].reshape(rows, length),), {"axis": 1})
+            for rows, length in single + vectors
+        ),
+    ]
+
+
+def _extreme_probes() -> list[Probe]:
+    """Numbers that are all different, so that each row has one extreme, in any place."""
+    rng = np.random.default_rng(4)
+    made = []
+    for dtype in (f32, i32, u32):
+        order = rng.permutation(70_003)
+        row = (order if dtype == u32 else order - 35_000).astype(dtype)
+        low, high = int(np.argmin(row)), int(np.argmax(row))
+        low_end, high_end = row[low], row[high]
+        row[[low, 70_001]], row[[high, 70_002]] = row[[70_001, low]], row[[70_002, high]]
+        made += [Probe((row,)), *_along(row)]
+        made += [Probe((row[-count:],)) for count in (1, 2, 256, 999)]
+        ends = row[:1028].reshape(4, 257).copy()
+        ends[0, 256], ends[1, 256] = high_end, low_end
+        made.append(Probe((ends,), {"axis": 1}))
+        made.append(Probe((row[:12_800].reshape(50, 256),), {"axis": 1}))
+    spoiled = rng.normal(0, 3, (64, 300)).astype(np.float32)
+    spoiled[np.arange(64), rng.integers(0, 300, 64)] = SPOILED
+    return [*made, Probe((spoiled,), {"axis": 1}), Probe((spoiled[:, :64],), {"axis": 0})]
+
+
 def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
-    """Small integers, whose sums are exact, over several workgroups with an odd tail."""
+    """Small integers, whose sums are exact, over several full workgroups and with odd tails."""
 
     def make() -> list[Probe]:
         rng = np.random.default_rng(3)
@@ -229,13 +268,7 @@ def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
             row[69_999] = 40  # past the last whole chunk, so that a skipped tail shows
             made.append(Probe((row,)))
             made.append(Probe((row[:999],)))
-            made.append(Probe((row[:3990].reshape(399, 10),), {"axis": 0}))
-            # Rows for every team, in vectors and in single elements.
-            single = ((300, 9), (300, 230), (70, 901), (9, 1801), (3, 5001))
-            vectors = ((300, 12), (70, 600), (9, 2400), (3, 5004))
-            for rows, length in single + vectors:
-                made.append(Probe((row[-rows * length :].reshape(rows, length),), {"axis": 1}))
-            made.append(Probe((row[-68_000:].reshape(4, 17_000),), {"axis": 1}))
+            made.extend(_along(row))
         if f32 in dtypes:
             spoiled = rng.integers(-6, 7, 5000).astype(np.float32)
             spoiled[4097] = np.nan
@@ -290,7 +323,7 @@ def mean_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) ->
 @operation(
     kernels=_kernels("max", MAX),
     reference=reference.maximum,
-    probes=_probes((f32, i32, u32)),
+    probes=_extreme_probes,
     name="max",
     method=False,
     gradients={"x": _extreme_grad},
@@ -304,7 +337,7 @@ def max_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
 @operation(
     kernels=_kernels("min", MIN),
     reference=reference.minimum,
-    probes=_probes((f32, i32, u32)),
+    probes=_extreme_probes,
     name="min",
     method=False,
     gradients={"x": _extreme_grad},
@@ -364,7 +397,7 @@ def _argmax_rows(job: Job, subgroup: bool) -> None:
 
 
 def _argmax_probes() -> list[Probe]:
-    return [Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()]
+    return [*_probes((f32, i32, u32))(), *_extreme_probes()]
 
 
 @operation(
