@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ logger = logging.getLogger("tensai")
 
 SURE_LOOPS = 40_000  # iterations that every driver makes
 
-EARLY = 1  # probes of a source that also run with their workgroups folded
-
 MODES = ("first-use", "always", "off")
+
+# What came of a kernel's probe in one folding: "" where it was right.
+Ran = dict[tuple[int, int, Callable[[int], tuple[int, int, int]]], str]
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class SelfCheck:
     def check(self, operation: Operation) -> Verdict:
         """Check every kernel of one operation that this device can run, whatever is known."""
         found_now: dict[str, str] = {}
+        ran: Ran = {}
         covered = True
         right: list[str] = []
         failures: list[str] = []
@@ -112,7 +115,7 @@ class SelfCheck:
                 job = self._job(operation, kernel, arguments)
                 if job is None:
                     continue
-                reason = self._reason(operation, kernel, job, found_now)
+                reason = self._reason(operation, kernel, job, found_now, ran)
                 if reason:
                     if reason not in failures:
                         failures.append(reason)
@@ -153,15 +156,21 @@ class SelfCheck:
         return job.loops < SURE_LOOPS or job.loops < self.device.loop_limit
 
     def _reason(
-        self, operation: Operation, kernel: Kernel, job: Job, known: dict[str, str] | None = None
+        self,
+        operation: Operation,
+        kernel: Kernel,
+        job: Job,
+        known: dict[str, str] | None = None,
+        ran: Ran | None = None,
     ) -> str:
         """Empty if every source of the job may be used, else why not.
 
         `known` are the verdicts that count, by default those of this process and of the cache,
-        or none at all where checks are off.
+        or none at all where checks are off. What probes that already `ran` said is not asked again.
         """
         if known is None and self.mode == "off":
             return ""
+        ran = {} if ran is None else ran
         for source in dict.fromkeys(step.source for step in job.steps):
             text = f"{operation.name}\0{kernel.name}\0{int(self.device.checked)}\0{source}"
             key = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -169,7 +178,7 @@ class SelfCheck:
             if reason is None and known is None and self._store is not None:
                 reason = self._store.get(key)
             if reason is None:
-                reason = self._probe(operation, kernel, source)
+                reason = self._probe(operation, kernel, source, ran)
                 if self._store is not None:
                     self._store.put(key, reason)
             self._verdicts[key] = reason
@@ -179,25 +188,44 @@ class SelfCheck:
                 return reason
         return ""
 
-    def _probe(self, operation: Operation, kernel: Kernel, source: str) -> str:
+    def uses(self, operation: Operation, kernel: Kernel, source: str) -> list[tuple[Probe, Job]]:
+        """The probes of a source, the largest of them with its workgroups folded early."""
+        found = []
+        for probe in operation.probes():
+            job = self._job(operation, kernel, probe_arguments(operation, probe))
+            if job is not None and any(step.source == source for step in job.steps):
+                found.append((probe, job))
+        if not found:
+            return []
+        sizes = [
+            sum(math.prod(step.groups) for step in job.steps if step.source == source)
+            for _, job in found
+        ]
+        place = sizes.index(max(sizes))
+        probe, job = found[place]
+        early = self._job(operation, kernel, probe_arguments(operation, probe), fold_early)
+        if early is None or [step.groups for step in early.steps] == [
+            step.groups for step in job.steps
+        ]:
+            return found
+        # A source of one probe runs in both ways.
+        return [*found[:place], (probe, early), *found[place + (len(found) > 1) :]]
+
+    def _probe(self, operation: Operation, kernel: Kernel, source: str, ran: Ran) -> str:
         """Run the operation's probes that use `source`; "" if all are right."""
         what = f"kernel {kernel.name} of {operation.name}"
-        uses = 0
-        for probe in operation.probes():
-            for folded in (fold, fold_early) if uses < EARLY else (fold,):
-                job = self._job(operation, kernel, probe_arguments(operation, probe), folded)
-                if job is None or all(step.source != source for step in job.steps):
-                    break
+        uses = self.uses(operation, kernel, source)
+        for probe, job in uses:
+            key = id(kernel), id(probe), job.fold
+            if key not in ran:
                 try:
-                    wrong = self._run(operation, probe, job)
+                    ran[key] = self._run(operation, probe, job)
                 except DeviceLostError:
                     raise
                 except (KernelError, ValidationError, LimitExceededError) as error:
-                    return f"{what} was refused: {error}"
-                if wrong:
-                    return f"{what} {wrong}"
-            else:
-                uses += 1
+                    ran[key] = f"was refused: {error}"
+            if ran[key]:
+                return f"{what} {ran[key]}"
         return "" if uses else f"{what} has no probe for this use"
 
     def _run(self, operation: Operation, probe: Probe, job: Job) -> str:

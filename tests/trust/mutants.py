@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import tensai
 from tensai.errors import KernelError, TensaiError
-from tensai.operation import OPERATIONS, Job, Operation, Probe, fold, fold_early
-from tensai.selfcheck import EARLY, SelfCheck, probe_arguments
+from tensai.operation import OPERATIONS, Job, Kernel, Operation, Probe
+from tensai.selfcheck import SelfCheck, probe_arguments
 
 from . import equivalent
 from .wgsl_mutations import Mutation, mutations
@@ -49,7 +49,8 @@ class Checker(SelfCheck):
 
     def __init__(self, device: Any) -> None:
         super().__init__(device)
-        self._jobs: dict[tuple[str, str], list[tuple[Probe, Job]]] = {}
+        self._sources: dict[tuple[str, str], list[str]] = {}
+        self._uses: dict[str, list[tuple[Probe, Job]]] = {}  # of the last kernel's sources
         self._mutants: dict[tuple[str, str], list[Mutant]] = {}
         self._answers: dict[int, Any] = {}
         for operation in OPERATIONS.values():
@@ -70,31 +71,32 @@ class Checker(SelfCheck):
             (operation.name, kernel.name)
             for operation in OPERATIONS.values()
             for kernel in operation.kernels
-            if self.jobs(operation.name, kernel.name)
+            if self.sources(operation.name, kernel.name)
         ]
         return list(dict.fromkeys(found))
 
-    def jobs(self, name: str, kernel_name: str) -> list[tuple[Probe, Job]]:
+    def sources(self, name: str, kernel_name: str) -> list[str]:
+        """The sources of a kernel that probes use."""
         key = name, kernel_name
-        if key not in self._jobs:
+        if key not in self._sources:
             operation = OPERATIONS[name]
-            self._jobs[key] = [
-                (probe, job)
-                for kernel in operation.kernels  # two may be of one name
-                if kernel.name == kernel_name
+            steps = [
+                step
+                for kernel in _named(operation, kernel_name)
                 for probe in operation.probes()
-                for how in (fold, fold_early)
-                if (job := self._job(operation, kernel, probe_arguments(operation, probe), how))
+                if (job := self._job(operation, kernel, probe_arguments(operation, probe)))
+                for step in job.steps
             ]
-        return self._jobs[key]
+            self._sources[key] = list(dict.fromkeys(step.source for step in steps))
+        return self._sources[key]
 
     def mutants(self, name: str, kernel_name: str) -> list[Mutant]:
         """The mutants of a kernel: one of all lines that are alike."""
         key = name, kernel_name
         if key not in self._mutants:
             alike: dict[Any, list[Mutant]] = {}
-            jobs = self.jobs(*key)
-            for source in dict.fromkeys(step.source for _, job in jobs for step in job.steps):
+            self._uses.clear()
+            for source in self.sources(*key):
                 for mutation in mutations(source):
                     alike.setdefault(mutation.key, []).append(Mutant(source, mutation))
             chosen = []
@@ -116,13 +118,13 @@ class Checker(SelfCheck):
 
     def _outcome(self, name: str, kernel_name: str, mutant: Mutant) -> tuple[str, str]:
         operation = OPERATIONS[name]
-        users: list[tuple[Probe, Job]] = []
-        uses = 0
-        for probe, job in self.jobs(name, kernel_name):
-            if any(step.source == mutant.source for step in job.steps):
-                uses += job.fold is fold
-                if job.fold is fold or uses <= EARLY:
-                    users.append((probe, job))
+        if mutant.source not in self._uses:
+            self._uses[mutant.source] = [
+                use
+                for kernel in _named(operation, kernel_name)
+                for use in self.uses(operation, kernel, mutant.source)
+            ]
+        users = self._uses[mutant.source]
         for source in mutant.mutation.sources:
             try:
                 outcome, why = self._try(operation, users, mutant.source, source)
@@ -160,6 +162,11 @@ class Checker(SelfCheck):
             if wrong:
                 return "killed", f"probe {place + 1}: {wrong}"
         return "survived", ""
+
+
+def _named(operation: Operation, name: str) -> list[Kernel]:
+    """The kernels of an operation that have a name: it may be two."""
+    return [kernel for kernel in operation.kernels if kernel.name == name]
 
 
 def _order(*texts: str) -> bytes:
