@@ -92,7 +92,8 @@ def fold(groups: int) -> tuple[int, int, int]:
 
 def fold_early(groups: int) -> tuple[int, int, int]:
     """As `fold` does for many, with some beyond the work: what a self-check tries as well."""
-    return groups // 3 + 1, 3, 1
+    columns = max(2, groups // 3 + 1)
+    return columns, groups // columns + 1, 1
 
 
 def pack(*values: Any) -> bytes:

@@ -251,6 +251,9 @@ def _extreme_probes() -> list[Probe]:
         ends[0, 256], ends[1, 256] = high_end, low_end
         made.append(Probe((ends,), {"axis": 1}))
         made.append(Probe((row[:12_800].reshape(50, 256),), {"axis": 1}))
+    # What lies before a row's own elements is less, or more, than all of them.
+    rising = np.arange(4 * 17_001, dtype=np.float32).reshape(4, 17_001)
+    made += [Probe((rows,), {"axis": 1}) for rows in (rising, rising[::-1])]
     spoiled = rng.normal(0, 3, (64, 300)).astype(np.float32)
     spoiled[np.arange(64), rng.integers(0, 300, 64)] = SPOILED
     return [*made, Probe((spoiled,), {"axis": 1}), Probe((spoiled[:, :64],), {"axis": 0})]
@@ -397,7 +400,16 @@ def _argmax_rows(job: Job, subgroup: bool) -> None:
 
 
 def _argmax_probes() -> list[Probe]:
-    return [*_probes((f32, i32, u32))(), *_extreme_probes()]
+    """Also rows of what argmax takes for equal, of neighbours, and of nothing but the least."""
+    nan, two, more = np.nan, 2.0, np.nextafter(np.float32(2), np.float32(3))
+    starts = [(-1, -0.0, 0), (0, -0.0), (-1, 0, -0.0), (two, more, two), (more, two), (-more, -two)]
+    starts += [(SPOILED, nan), (1, nan, SPOILED), (np.inf, nan), (nan, np.inf), (-np.inf, -np.inf)]
+    rows = np.full((len(starts), 12), -np.inf, np.float32)
+    for row, start in zip(rows, starts, strict=True):
+        row[: len(start)] = start
+    close = [Probe((rows[:, :length].copy(),), {"axis": 1}) for length in (9, 12)]
+    least = Probe((np.zeros(70_003, np.uint32),))
+    return [*_probes((f32, i32, u32))(), *_extreme_probes(), *close, least]
 
 
 @operation(

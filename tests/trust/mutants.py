@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import Empty, Queue
@@ -31,7 +32,7 @@ from . import equivalent
 from .wgsl_mutations import Mutation, mutations
 
 SECONDS = 30  # that one mutant may take
-SOURCES = 5  # in which a line is made wrong at most
+SOURCES = 8  # in which a line is made wrong at most
 SERVE = "import sys; sys.path.insert(0, sys.argv[1]); from trust.mutants import serve; serve()"
 OUTCOMES = ("killed", "survived", "refused", "equivalent")
 
@@ -49,7 +50,7 @@ class Checker(SelfCheck):
 
     def __init__(self, device: Any) -> None:
         super().__init__(device)
-        self._sources: dict[tuple[str, str], list[str]] = {}
+        self._sources: dict[tuple[str, str], Counter[str]] = {}
         self._uses: dict[str, list[tuple[Probe, Job]]] = {}  # of the last kernel's sources
         self._mutants: dict[tuple[str, str], list[Mutant]] = {}
         self._answers: dict[int, Any] = {}
@@ -75,19 +76,18 @@ class Checker(SelfCheck):
         ]
         return list(dict.fromkeys(found))
 
-    def sources(self, name: str, kernel_name: str) -> list[str]:
-        """The sources of a kernel that probes use."""
+    def sources(self, name: str, kernel_name: str) -> Counter[str]:
+        """The sources of a kernel, with how many probes use each."""
         key = name, kernel_name
         if key not in self._sources:
             operation = OPERATIONS[name]
-            steps = [
-                step
+            self._sources[key] = Counter(
+                source
                 for kernel in _named(operation, kernel_name)
                 for probe in operation.probes()
                 if (job := self._job(operation, kernel, probe_arguments(operation, probe)))
-                for step in job.steps
-            ]
-            self._sources[key] = list(dict.fromkeys(step.source for step in steps))
+                for source in dict.fromkeys(step.source for step in job.steps)
+            )
         return self._sources[key]
 
     def mutants(self, name: str, kernel_name: str) -> list[Mutant]:
@@ -96,14 +96,19 @@ class Checker(SelfCheck):
         if key not in self._mutants:
             alike: dict[Any, list[Mutant]] = {}
             self._uses.clear()
-            for source in self.sources(*key):
+            sources = self.sources(*key)
+            for source in sources:
                 for mutation in mutations(source):
                     alike.setdefault(mutation.key, []).append(Mutant(source, mutation))
             chosen = []
             for group in alike.values():
                 group.sort(key=lambda mutant: _order(mutant.source, mutant.mutation.name))
-                few = list({mutant.source: mutant for mutant in reversed(group)}.values())[::-1]
-                chosen.append(few[0]._replace(others=few[1:SOURCES]))
+                group.sort(key=lambda mutant: -sources[mutant.source])  # the most probed first
+                of_source: dict[str, Mutant] = {}
+                for mutant in group:
+                    of_source.setdefault(mutant.source, mutant)
+                first, *others = list(of_source.values())[:SOURCES]
+                chosen.append(first._replace(others=others))
             self._mutants[key] = sorted(chosen, key=lambda mutant: _order(mutant.mutation.name))
         return self._mutants[key]
 

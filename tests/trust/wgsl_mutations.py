@@ -155,6 +155,8 @@ def _change(
     rest = code[last : last + 8].lstrip()
     if text in ("+", "-") and re.match(r"0u?\b", rest):
         return  # nothing is added
+    if text == "/" and re.match(r"1u?\b(?!\.)", rest):
+        return  # nothing is divided
     for kind, table in OPERATORS.items():
         endless = text == ">" and code[last : last + 3] == " 0u"  # of an unsigned number
         if text in table and operand and not endless:
