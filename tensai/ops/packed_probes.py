@@ -111,6 +111,7 @@ def matmul_probes() -> list[Probe]:
             probe(kind, 2, 67, k, group, **around)
             probe(kind, 1, 38, 4608, group, norm=True, gate="silu", activations="int8")
             probe(kind, 70, 131, k, group, **around)
+            probe(kind, 1, 7, k, group, activations="int8")
         probe(kind, 1, 7, k, group)
         # Longer than a workgroup takes at once.
         probe(kind, 1, 38, 4608, group, norm=True, bias=True)

@@ -246,14 +246,14 @@ def _extreme_probes() -> list[Probe]:
         low_end, high_end = row[low], row[high]
         row[[low, 70_001]], row[[high, 70_002]] = row[[70_001, low]], row[[70_002, high]]
         made += [Probe((row,)), *_along(row)]
+        # What lies before a row's own elements is less, or more, than all of them.
+        rising = np.arange(4 * 17_001).astype(dtype).reshape(4, 17_001)
+        made += [Probe((rows,), {"axis": 1}) for rows in (rising, rising[::-1])]
         made += [Probe((row[-count:],)) for count in (1, 2, 256, 999)]
         ends = row[:1028].reshape(4, 257).copy()
         ends[0, 256], ends[1, 256] = high_end, low_end
         made.append(Probe((ends,), {"axis": 1}))
         made.append(Probe((row[:12_800].reshape(50, 256),), {"axis": 1}))
-    # What lies before a row's own elements is less, or more, than all of them.
-    rising = np.arange(4 * 17_001, dtype=np.float32).reshape(4, 17_001)
-    made += [Probe((rows,), {"axis": 1}) for rows in (rising, rising[::-1])]
     spoiled = rng.normal(0, 3, (64, 300)).astype(np.float32)
     spoiled[np.arange(64), rng.integers(0, 300, 64)] = SPOILED
     return [*made, Probe((spoiled,), {"axis": 1}), Probe((spoiled[:, :64],), {"axis": 0})]

@@ -191,6 +191,11 @@ TABLE = [
     ),
     (
         "attention_grad/",
+        r"\w+( \w+)*: (end = 0;|if \(first >= valid)",
+        "no query sees what lies past the rows that count",
+    ),
+    (
+        "attention_grad/",
         r"arithmetic: let row = min\(base \+ lane, params\.queries \+ 1u",
         "what is read past the last query is not used",
     ),
@@ -201,8 +206,18 @@ TABLE = [
     ),
     (
         "packed_matmul/int8",
-        r"constant: return bitcast<vec4<u32>>\(x\) & vec4<u32>\(0x7ffffffeu",
+        r"constant: return bitcast<vec4<u32>>\(x\) & .*0x7ffffffeu",
         "the last bit of the largest activation",
+    ),
+    (
+        "packed_matmul/int8",
+        r"constant: return \(unit >> 1u\) \* 16u \+ .* 5u;",
+        "it is divided by 4",
+    ),
+    (
+        "packed_matmul/int8_matvec_subgroup",
+        r"\w+: (second = load|if \(round > 0u)",
+        "of subgroups of 8 a workgroup has one for each pair, and makes one round",
     ),
     (
         "packed_matmul/",
