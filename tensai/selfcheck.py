@@ -191,25 +191,28 @@ class SelfCheck:
     def uses(self, operation: Operation, kernel: Kernel, source: str) -> list[tuple[Probe, Job]]:
         """The probes of a source, the largest of them with its workgroups folded early."""
         found = []
+        sizes = []
         for probe in operation.probes():
             job = self._job(operation, kernel, probe_arguments(operation, probe))
-            if job is not None and any(step.source == source for step in job.steps):
+            own = [step for step in job.steps if step.source == source] if job else []
+            if job is not None and own:
                 found.append((probe, job))
+                sizes.append(sum(math.prod(step.groups) for step in own))
         if not found:
             return []
-        sizes = [
-            sum(math.prod(step.groups) for step in job.steps if step.source == source)
-            for _, job in found
-        ]
         place = sizes.index(max(sizes))
         probe, job = found[place]
         early = self._job(operation, kernel, probe_arguments(operation, probe), fold_early)
-        if early is None or [step.groups for step in early.steps] == [
-            step.groups for step in job.steps
-        ]:
+        if early is None or all(
+            a.groups == b.groups for a, b in zip(early.steps, job.steps, strict=True)
+        ):
             return found
-        # A source of one probe runs in both ways.
-        return [*found[:place], (probe, early), *found[place + (len(found) > 1) :]]
+        del sizes[place]
+        if max(sizes, default=1) > 1:  # another probe takes several workgroups as they are
+            found[place] = probe, early
+        else:
+            found.append((probe, early))
+        return found
 
     def _probe(self, operation: Operation, kernel: Kernel, source: str, ran: Ran) -> str:
         """Run the operation's probes that use `source`; "" if all are right."""

@@ -225,6 +225,7 @@ TABLE = [
         "what is read past the end is not used",
     ),
     (".*_rows", r"guard: if \(way == 0u\)", "a normalization joins in one way only"),
+    ("matmul/", r"statement: total_[123] = both", "parts are too few to be taken four at a time"),
     ("", r"off by one: let small = x <", "for denormal numbers, which a device may take for 0"),
     ("silu", r".*(far = x \* 0\.0156|x < -92\.0)", "less than any normal number"),
 ]

@@ -32,7 +32,7 @@ from . import equivalent
 from .wgsl_mutations import Mutation, mutations
 
 SECONDS = 30  # that one mutant may take
-SOURCES = 8  # in which a line is made wrong at most
+SOURCES = 24  # in which a line is made wrong at most
 SERVE = "import sys; sys.path.insert(0, sys.argv[1]); from trust.mutants import serve; serve()"
 OUTCOMES = ("killed", "survived", "refused", "equivalent")
 
