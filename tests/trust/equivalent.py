@@ -15,7 +15,11 @@ TABLE = [
         r"\w+: (let bits = bitcast<u32>\(select\(x, x \* 8388608|var e = f32|let small = )",
         "for denormal numbers, which a device may take for 0",
     ),
-    ("", r"\w+: let bounded = clamp\(x, -1?\d+\.0, ", "what saturates does so beyond as well"),
+    (
+        "",
+        r"\w+: let (bounded = clamp\(x, -1?\d+\.0, |magnitude = min\(abs\(x\), 9)",
+        "what saturates does so beyond as well",
+    ),
     (
         "",
         r"constant: (let|return).*0xfffff00[01]u",
@@ -57,6 +61,7 @@ TABLE = [
         r"\w[\w ]*: .*(let low = |let middle = |middle >> 16u|0x20000000u)",
         "less than a billionth of a turn, or a border between two series",
     ),
+    ("argmax/", r"constant: var best = .*\(0u, 0x7fffffffu\)", "another place past all there are"),
     ("argmax/", r"(off by one|tail): .*at_a < at_b", "no element meets itself"),
     ("attention", r"off by one: if \(score > largest\)", BORDER),
     (
@@ -131,11 +136,7 @@ TABLE = [
         r"|let first = lane|let count = \d|total = sh)",
         "for a team as wide as a subgroup, or narrower: nothing is left to join",
     ),
-    (
-        ".*_(subgroup|tree)",
-        r".*if \(lane % \d+u == 0u && index < params\.outputs\)",
-        LANE,
-    ),
+    ("", r".*if \(lane % \d+u == 0u && index < params\.outputs\)", LANE),
     (".*subgroup", r"memory: var<workgroup> shares: .* / 2", "one share a subgroup is in use"),
     (
         "embed_grad/embed_grad$",
@@ -159,6 +160,12 @@ TABLE = [
         r"barrier: workgroupBarrier\(\);  -> *$",
         "nothing was in that memory before: values are joined once",
     ),
+    (
+        "(layer|rms)_norm_grad/",
+        r"arithmetic: let index = .* 1u \+ lane / 256u; .*groups\.x - group\.x",
+        "one sum alone: the first workgroup's",
+    ),
+    ("rms_norm/", r"guard: .*params\.flags & 1u.* if \(true\)", "it always has a weight"),
     (
         "(layer|rms)_norm_grad/|matmul/",
         r"call: let wanted = max\(|call: let wanted = min\(",
@@ -186,7 +193,7 @@ TABLE = [
     ),
     (
         "attention/attention_split_1",
-        r"constant: .*row \* 257u",
+        r"constant: .*(row \* 257u|base \+ i % 65u)",
         "a single row is row 0",
     ),
     (
