@@ -20,7 +20,7 @@ from .normalize_grad import (
     row_loops,
     softmax_grad,
 )
-from .reduction import SPOILED
+from .reduction_probes import SPOILED
 
 
 def _softmax(job: Job, log: bool) -> None:
