@@ -32,6 +32,7 @@ from . import equivalent
 from .wgsl_mutations import Mutation, mutations
 
 SECONDS = 30  # that one mutant may take
+ASKED = 60  # what a process is asked before another takes its place: drivers keep what they compile
 SOURCES = 24  # in which a line is made wrong at most
 SERVE = "import sys; sys.path.insert(0, sys.argv[1]); from trust.mutants import serve; serve()"
 OUTCOMES = ("killed", "survived", "refused", "equivalent")
@@ -206,10 +207,15 @@ class Worker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._asked = 0
 
     def ask(self, request: Sequence[Any], seconds: float | None = None) -> Any:
         """The answer, or None for a process that went, or needed more time than it had."""
+        self._asked += 1
+        if self._asked > ASKED and len(request) == 2:  # a new kernel
+            self.close()
         if self._process is None:
+            self._asked = 0
             self._process = subprocess.Popen(
                 [sys.executable, "-c", SERVE, str(Path(__file__).parents[1])],
                 stdin=subprocess.PIPE,
