@@ -92,9 +92,8 @@ def fold(groups: int) -> tuple[int, int, int]:
 
 def fold_early(groups: int) -> tuple[int, int, int]:
     """As `fold` does for many, with some beyond the work: what a self-check tries as well."""
-    columns = max(2, groups // 3 + 1)
-    rows = groups // columns + 1
-    return columns, rows + (rows == columns), 1
+    columns = groups // 3 + 1
+    return columns, 3 + (columns == 3), 1  # not a square, which would hide swapped axes
 
 
 def pack(*values: Any) -> bytes:

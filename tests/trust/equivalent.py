@@ -203,7 +203,7 @@ TABLE = [
     ),
     (
         "attention_grad/",
-        r"arithmetic: let row = min\(base \+ lane, params\.queries \+ 1u",
+        r"arithmetic: let row = min\(base \+ lane, params\.queries .* \+ 1u",
         "what is read past the last query is not used",
     ),
     ("place_rows_/", r"off by one: if \(first < .* first <= ", "no row is less than the first"),
