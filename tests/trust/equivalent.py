@@ -206,7 +206,7 @@ TABLE = [
         r"arithmetic: let row = min\(base \+ lane, params\.queries .* \+ 1u",
         "what is read past the last query is not used",
     ),
-    ("place_rows_/", r"off by one: if \(first < .* first <= ", "no row is less than the first"),
+    ("place_rows_/", r"off by one: if \(first < .*\(first <= ", "no row is less than the first"),
     (
         "packed_",
         r"off by one: let special = .* magnitude > 0x7c00u",
