@@ -72,13 +72,19 @@ def test_nothing_outside_is_touched(devices: tuple[Any, Any], name: str) -> None
                     continue
                 ran += 1
                 for one, other in zip(*left, strict=True):
-                    assert np.array_equal(one, other), (kernel.name, number)
+                    same = (one == other) | (_is_nan(one) & _is_nan(other))
+                    assert same.all(), (kernel.name, number)
     assert ran
+
+
+def _is_nan(words: Array) -> Array:
+    """Where these are no numbers as float32; compilers are free to choose another NaN's bits."""
+    return np.asarray((words & 0x7FFFFFFF) > 0x7F800000)
 
 
 def _some(probes: Sequence[Probe]) -> Sequence[Probe]:
     """All of them where tests may be long; else one of five of operations that have many."""
-    return probes if FULL or len(probes) < 60 else probes[::5]
+    return probes if FULL or len(probes) < 24 else probes[::5]
 
 
 def _run(device: Any, operation: Operation, kernel: Any, probe: Probe, folded: Any) -> Any:

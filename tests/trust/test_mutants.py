@@ -14,7 +14,7 @@ from .wgsl_mutations import mutations
 
 EACH = 3  # mutants of a kernel
 EACH_FULL = 25
-PART = 6  # of the kernels, where tests are short: one in so many
+PART = 8  # of the kernels, where tests are short: one in so many
 
 SOURCE = """\
 var<workgroup> room: array<f32, 64>;
