@@ -21,7 +21,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tensai
 from benchmarks import measure, peak
@@ -52,6 +51,20 @@ BENCHMARKS = (
         "--sizes 64 65 --batched 2x32 --transposed 64 --warm 0",
     ),
     Benchmark("memory", ("torch", "numpy"), "--sizes 26", "--sizes 16"),
+    Benchmark(
+        "attention",
+        ("torch",),
+        "--sizes 512 1024 2048 4096 8192",
+        "--sizes 64 --heads 2 --warm 0",
+        named=False,
+    ),
+    Benchmark(
+        "quantized",
+        ("torch",),
+        "--shapes 4096x4096 4096x14336 14336x4096 4096x32000",
+        "--shapes 96x128 --rows 1 16 --warm 0",
+        named=False,
+    ),
     Benchmark("training", ("torch",), "--sizes 512 1024 2048", "--sizes 32"),
     Benchmark("language", ("llama.cpp",), "1.1B:Q4_0 1.1B:Q8_0 8B:Q4_0 8B:Q8_0", "tiny:Q4_0"),
     Benchmark("startup", ("numpy",), named=False),
@@ -71,16 +84,6 @@ def tables(benchmark: Benchmark, peer: str, quick: bool) -> list[Table]:
     finally:
         sys.argv = before
     return measure.shown[first:]
-
-
-def peaks() -> Table:
-    """What the device could give, measured."""
-    with tensai.open() as dev:
-        rows: list[tuple[Any, ...]] = [
-            ("copy within the device, GB/s", peak.bandwidth(dev) / 1e9),
-            ("f32 multiply-adds, TFLOP/s", peak.arithmetic(dev) / 1e12),
-        ]
-        return Table(f"Peaks of {dev.name}", ("what", "figure"), rows)
 
 
 def markdown(found: Sequence[Table]) -> str:
@@ -155,7 +158,8 @@ def main() -> None:
         if len(chosen) < len(set(options.only)):
             names = [b.name for b in BENCHMARKS if options.peer in b.peers]
             parser.error(f"benchmarks with the peer {options.peer}: {', '.join(names)}")
-    found = [peaks()]
+    with tensai.open() as dev:
+        found = [peak.table(dev)]
     with contextlib.redirect_stdout(io.StringIO() if options.json else sys.stdout):
         measure.show(*found[0], as_json=False)
         for benchmark in chosen:

@@ -10,7 +10,6 @@ apart from the work.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import tensai
-from benchmarks.measure import alternate, show
+from benchmarks.measure import alternate, parser, pytorch, show, where
 
 SIZE = 1000
 CHAINS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -42,22 +41,16 @@ def times(chain: Callable[[], Any], wait: Callable[[], Any]) -> tuple[float, flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--peer", choices=("numpy", "torch"), default="torch")
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--api", choices=("v22", "v29"))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "numpy", "torch", default="torch")
+    arguments.add_argument("--count", type=int, default=1000)
+    options = arguments.parse_args()
     dev = tensai.open(api=options.api)
     peer_ops: Any = np
     move: Callable[[Any], Any] = lambda array: array  # noqa: E731
     back, wait = move, lambda: None
     if options.peer == "torch":
-        import torch
-
-        cuda = torch.cuda.is_available()
-        peer_ops, wait = torch, torch.cuda.synchronize if cuda else wait
-        move = lambda array: torch.from_numpy(array).to("cuda" if cuda else "cpu")  # noqa: E731
+        peer_ops, device, wait = pytorch()
+        move = lambda array: peer_ops.from_numpy(array).to(device)  # noqa: E731
         back = lambda tensor: tensor.cpu().numpy()  # noqa: E731
     x = np.linspace(0, 0.5, SIZE, dtype=np.float32)
     y = np.full(SIZE, 0.5, np.float32)
@@ -99,9 +92,8 @@ def main() -> None:
                 float(np.median(wholes["peer"])) * each,
             )
         )
-    api = dev.library.api if dev.library else ""
     head = ("chain", "tensai", options.peer, "time ratio", "tensai, done", f"{options.peer}, done")
-    show(f"Eager operations on {dev.name}, {api}, us each", head, rows, options.json)
+    show(f"Eager operations on {where(dev)}, us each", head, rows, options.json)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ nothing but read the file's bytes.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import tempfile
 import time
@@ -24,7 +23,7 @@ import numpy as np
 
 import tensai
 from benchmarks.llamaserver import LlamaServer
-from benchmarks.measure import show
+from benchmarks.measure import parser, show, where
 from benchmarks.peak import bandwidth
 from benchmarks.randomgguf import SHAPES, write
 from tensai.models import LanguageModel, load
@@ -138,17 +137,14 @@ def measure(spec: str, device: Any, folder: Path, peer: Path | None) -> tuple[An
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("models", nargs="*", default=["tiny:Q4_0"])
-    parser.add_argument("--peer", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--api", choices=("v22", "v29"))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("models", nargs="*", default=["tiny:Q4_0"])
+    arguments.add_argument("--peer", type=Path)
+    arguments.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    options = arguments.parse_args()
     device = tensai.open(api=options.api)
     rows = [measure(spec, device, options.folder, options.peer) for spec in options.models]
-    api = device.library.api if device.library else ""
-    title = f"tokens/s on {device.name}, {api}, prompt {PROMPT}, answer {ANSWER}"
+    title = f"tokens/s on {where(device)}, prompt {PROMPT}, answer {ANSWER}"
     show(title, HEAD, rows, options.json)
 
 

@@ -12,20 +12,17 @@ timed product is verified: a sample of its rows against float64 NumPy.
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tensai
-from benchmarks.measure import alternate, show
+from benchmarks.measure import Side, parser, pytorch, race, show, where
 from benchmarks.peak import arithmetic
 
 SECONDS = 0.2  # of products in each timed run
 Array = np.ndarray[Any, Any]
-Run = tuple[Callable[[], Any], Callable[[], Any]]  # multiply, wait
 
 
 @dataclass(frozen=True)
@@ -65,31 +62,19 @@ class Work:
             raise SystemExit(f"{who}, {self.name}: off by {worst}, {bound} is allowed")
 
 
-def timed(run: Run, count: int) -> float:
-    multiply, wait = run
-    start = time.perf_counter()
-    for _ in range(count):
-        multiply()
-    wait()
-    return (time.perf_counter() - start) / count
-
-
-def ours(dev: Any, work: Work, a: Array, b: Array) -> Run:
+def ours(dev: Any, work: Work, a: Array, b: Array) -> Side:
     x, y = dev.upload(a), dev.upload(b)
     work.verify("tensai", work.ours(x, y).download(), a, b)
-    return lambda: work.ours(x, y), dev.synchronize
+    return Side(lambda: work.ours(x, y), dev.synchronize)
 
 
-def peer(name: str, work: Work, a: Array, b: Array) -> Run:
+def peer(name: str, work: Work, a: Array, b: Array) -> Side:
     if name == "numpy":
-        return lambda: work.multiply(a, b), lambda: None
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    cuda = torch.cuda.is_available()
-    x, y = (torch.from_numpy(m).to("cuda" if cuda else "cpu") for m in (a, b))
+        return Side(lambda: work.multiply(a, b))
+    torch, device, wait = pytorch()
+    x, y = (torch.from_numpy(m).to(device) for m in (a, b))
     work.verify("torch", work.multiply(x, y).cpu().numpy(), a, b)
-    return lambda: work.multiply(x, y), torch.cuda.synchronize if cuda else lambda: None
+    return Side(lambda: work.multiply(x, y), wait)
 
 
 def works(options: argparse.Namespace) -> list[Work]:
@@ -104,37 +89,27 @@ def works(options: argparse.Namespace) -> list[Work]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--peer", choices=("numpy", "torch"), default="numpy")
-    parser.add_argument("--sizes", type=int, nargs="*", default=[256, 512, 1024])
-    parser.add_argument("--batched", nargs="*", default=[])
-    parser.add_argument("--transposed", type=int, nargs="*", default=[])
-    parser.add_argument("--warm", type=float, default=1.0, help="seconds before each measurement")
-    parser.add_argument("--api", choices=("v22", "v29"))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "numpy", "torch")
+    arguments.add_argument("--sizes", type=int, nargs="*", default=[256, 512, 1024])
+    arguments.add_argument("--batched", nargs="*", default=[])
+    arguments.add_argument("--transposed", type=int, nargs="*", default=[])
+    arguments.add_argument(
+        "--warm", type=float, default=1.0, help="seconds before each measurement"
+    )
+    options = arguments.parse_args()
     dev = tensai.open(api=options.api)
     rng = np.random.default_rng(0)
     peak = arithmetic(dev) / 1e12
     rows = []
     for work in works(options):
         a, b = work.arrays(rng)
-        runs = {"tensai": ours(dev, work, a, b), options.peer: peer(options.peer, work, a, b)}
-        counts = {}
-        for name, run in runs.items():
-            end = time.perf_counter() + options.warm  # cards idle at a low clock
-            once = timed(run, 3)
-            while time.perf_counter() < end:
-                once = min(once, timed(run, 3))
-            counts[name] = max(3, int(SECONDS / once))
-        medians = alternate(
-            {name: (lambda r=run, n=counts[name]: timed(r, n)) for name, run in runs.items()}, 5
-        )
+        sides = {"tensai": ours(dev, work, a, b), options.peer: peer(options.peer, work, a, b)}
+        medians = race(sides, SECONDS, options.warm)
         flop = 2 * work.count * work.size**3
         tera = {name: flop / seconds / 1e12 for name, seconds in medians.items()}
         ratio = tera["tensai"] / tera[options.peer]
         rows.append((work.name, tera["tensai"], tera[options.peer], ratio, peak))
-    title = f"f32 matmul on {dev.name}, {dev.library.api if dev.library else ''}, TFLOP/s"
+    title = f"f32 matmul on {where(dev)}, TFLOP/s"
     show(title, ("size", "tensai", options.peer, "ratio", "peak"), rows, options.json)
 
 

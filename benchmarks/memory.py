@@ -10,7 +10,6 @@ faster. Every result is verified against float64 NumPy, in full or in a sample o
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import tensai
-from benchmarks.measure import alternate, show
+from benchmarks.measure import Side, parser, pytorch, race, show, where
 
 SECONDS = 0.05  # of work in each timed run
 ROW = 1024  # elements of a row
@@ -128,45 +127,19 @@ def verify(who: str, work: Work, result: Any) -> None:
         raise SystemExit(f"{who}, {work.name}: off by {worst}, {bound} is allowed")
 
 
-def timed(run: Callable[[], Any], wait: Callable[[], Any], count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        run()
-    wait()
-    return (time.perf_counter() - start) / count
-
-
 def compare(dev: Any, peer: str, work: Work) -> dict[str, float]:
     """Seconds of tensai and of the peer, after a warm-up of both."""
     tensors = [dev.upload(array) for array in work.arrays]
     verify("tensai", work, work.ours(*tensors))
-    sides: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-        "tensai": (lambda: work.ours(*tensors), dev.synchronize)
-    }
+    sides = {"tensai": Side(lambda: work.ours(*tensors), dev.synchronize)}
     if peer == "torch":
-        import torch
-
-        torch.backends.cuda.matmul.allow_tf32 = False
-        cuda = torch.cuda.is_available()
-        moved = [torch.from_numpy(a).to("cuda" if cuda else "cpu") for a in work.arrays]
+        torch, device, wait = pytorch()
+        moved = [torch.from_numpy(array).to(device) for array in work.arrays]
         verify("torch", work, work.torch(torch, *moved).cpu())
-        wait = torch.cuda.synchronize if cuda else lambda: None
-        sides["torch"] = (lambda: work.torch(torch, *moved), wait)
+        sides["torch"] = Side(lambda: work.torch(torch, *moved), wait)
     else:
-        sides["numpy"] = (lambda: work.numpy(*work.arrays), lambda: None)
-    counts = {}
-    for name, (run, wait) in sides.items():
-        end, counts[name] = time.perf_counter() + SECONDS, 0
-        while time.perf_counter() < end:
-            timed(run, wait, 3)
-            counts[name] += 3
-    return alternate(
-        {
-            name: (lambda run=run, wait=wait, n=counts[name]: timed(run, wait, n))
-            for name, (run, wait) in sides.items()
-        },
-        5,
-    )
+        sides["numpy"] = Side(lambda: work.numpy(*work.arrays))
+    return race(sides, SECONDS, SECONDS)
 
 
 def warm(dev: Any) -> None:
@@ -179,12 +152,9 @@ def warm(dev: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--peer", choices=("numpy", "torch"), default="numpy")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[20, 22])
-    parser.add_argument("--api", choices=("v22", "v29"))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "numpy", "torch")
+    arguments.add_argument("--sizes", type=int, nargs="+", default=[20, 22])
+    options = arguments.parse_args()
     dev = tensai.open(api=options.api)
     rng = np.random.default_rng(0)
     warm(dev)
@@ -204,7 +174,7 @@ def main() -> None:
         own, other = seconds["tensai"], seconds[options.peer]
         rate = 4 * work.elements / own
         rows.append((f"2^{size} {work.name}", own * 1e6, rate / 1e9, rate / peak, other / own))
-    title = f"Memory-bound operations on {dev.name}, {dev.library.api if dev.library else ''}"
+    title = f"Memory-bound operations on {where(dev)}"
     head = ("work", "us", "GB/s", "of the peak", f"ratio to {options.peer}")
     show(f"{title}; peak {peak / 1e9:,.0f} GB/s", head, rows, options.json)
 

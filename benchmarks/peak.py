@@ -6,7 +6,6 @@ multiply-adds. Other benchmarks show them beside their figures.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tensai
-from benchmarks.measure import show
+from benchmarks.measure import Table, parser, show
 
 COPY = """
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
@@ -107,17 +106,17 @@ def arithmetic(dev: Any) -> float:
     return groups * 256 * loops * ROUNDS * LANES * 4 * 2 / seconds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--api", choices=("v22", "v29"))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    dev = tensai.open(api=options.api)
-    rows = [
+def table(dev: Any) -> Table:
+    rows: list[tuple[Any, ...]] = [
         ("copy, GB/s read and written", bandwidth(dev) / 1e9),
         ("multiply-adds, f32 TFLOP/s", arithmetic(dev) / 1e12),
     ]
-    show(f"Peaks of {dev.name}", ("what", "figure"), rows, options.json)
+    return Table(f"Peaks of {dev.name}", ("what", "figure"), rows)
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    show(*table(tensai.open(api=options.api)), options.json)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,14 @@ Gradients of all of them are compared before anything is timed.
 
 from __future__ import annotations
 
-import argparse
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import tensai
-from benchmarks.measure import alternate, show
+from benchmarks.measure import Side, parser, pytorch, race, show, where
 from benchmarks.peak import arithmetic
 from tensai.autograd import Parameter, mse_loss, recorded
 
@@ -29,9 +27,7 @@ SECONDS = 0.3  # of steps in each timed run
 TOLERANCE = 2e-4  # between two float32 results, of the largest element
 
 Array = np.ndarray[Any, Any]
-Run = tuple[
-    Callable[[], Any], Callable[[], Any], Callable[[], list[Array]]
-]  # step, wait, gradients
+Run = tuple[Side, Callable[[], list[Array]]]  # steps, and the gradients of the last
 
 
 def ours(dev: Any, arrays: list[Array], record: bool) -> Run:
@@ -46,17 +42,13 @@ def ours(dev: Any, arrays: list[Array], record: bool) -> Run:
 
     run = recorded(step) if record else step
     return (
-        lambda: run(target),
-        dev.synchronize,
+        Side(lambda: run(target), dev.synchronize),
         lambda: [parameter.grad.download() for parameter in (x, w1, w2)],  # type: ignore[union-attr]
     )
 
 
-def pytorch(arrays: list[Array]) -> Run:
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def peer(arrays: list[Array]) -> Run:
+    torch, device, wait = pytorch()
     x, w1, w2 = (torch.tensor(array, device=device, requires_grad=True) for array in arrays[:3])
     y = torch.tensor(arrays[3], device=device)
 
@@ -65,8 +57,7 @@ def pytorch(arrays: list[Array]) -> Run:
         made = torch.nn.functional.gelu(x @ w1) @ w2
         torch.nn.functional.mse_loss(made, y).backward()
 
-    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-    return step, wait, lambda: [p.grad.cpu().numpy() for p in (x, w1, w2)]
+    return Side(step, wait), lambda: [p.grad.cpu().numpy() for p in (x, w1, w2)]
 
 
 def by_hand(arrays: list[Array], matmul: Callable[..., Array]) -> Run:
@@ -86,51 +77,30 @@ def by_hand(arrays: list[Array], matmul: Callable[..., Array]) -> Run:
         through = matmul(grad, w2.T) * (cdf + before * density)
         kept[:] = matmul(through, w1.T), matmul(x.T, through), by_w2
 
-    return step, lambda: None, lambda: list(kept)
-
-
-def timed(run: Run, count: int) -> float:
-    step, wait, _ = run
-    start = time.perf_counter()
-    for _ in range(count):
-        step()
-    wait()
-    return (time.perf_counter() - start) / count
+    return Side(step), lambda: list(kept)
 
 
 def rates(runs: dict[str, Run]) -> dict[str, float]:
     """Steps a second of each, their gradients compared with the first one's."""
     expected: list[Array] = []
-    for name, (step, wait, gradients) in runs.items():
+    for name, (side, gradients) in runs.items():
         for _ in range(3):  # a recorded step is replayed from the third on
-            step()
-        wait()
+            side.run()
+        side.wait()
         found = gradients()
         for one, two in zip(found, expected, strict=False):
             worst = np.abs(one - two).max() / np.abs(two).max()
             if not worst <= TOLERANCE:
                 raise SystemExit(f"{name}: a gradient is off by {worst:.1e} of the largest element")
         expected = expected or found
-    counts = {}
-    for name, run in runs.items():
-        end = time.perf_counter() + 1  # cards idle at a low clock
-        once = timed(run, 1)
-        while time.perf_counter() < end:
-            once = min(once, timed(run, 2))
-        counts[name] = max(2, int(SECONDS / once))
-    medians = alternate(
-        {name: (lambda r=run, n=counts[name]: timed(r, n)) for name, run in runs.items()}, 5
-    )
+    medians = race({name: side for name, (side, _) in runs.items()}, SECONDS, warm=1)
     return {name: 1 / seconds for name, seconds in medians.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512])
-    parser.add_argument("--peer", choices=("torch", "none"), default="torch")
-    parser.add_argument("--api", choices=("v22", "v29"))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "torch", "none")
+    arguments.add_argument("--sizes", type=int, nargs="+", default=[256, 512])
+    options = arguments.parse_args()
     dev = tensai.open(api=options.api)
     rng = np.random.default_rng(0)
     flops = arithmetic(dev)
@@ -141,23 +111,27 @@ def main() -> None:
         arrays[2] *= np.float32(size**-0.5)
         runs = {"tape": ours(dev, arrays, record=False), "recorded": ours(dev, arrays, record=True)}
         if options.peer == "torch":
-            runs["torch"] = pytorch(arrays)
+            runs["torch"] = peer(arrays)
         found = rates(runs)
-        peer = found.get("torch", math.nan)
+        theirs = found.get("torch", math.nan)
         best = max(found["tape"], found["recorded"])
         peak = flops / (12 * size**3)
-        resident.append((size, found["tape"], found["recorded"], peer, best / peer, peak))
+        resident.append((size, found["tape"], found["recorded"], theirs, best / theirs, peak))
         with tensai.accelerated(dev, threshold=0):
             found = rates(
                 {"numpy": by_hand(arrays, np.matmul), "hook": by_hand(arrays, tensai.matmul)}
             )
         ratio = found["hook"] / found["numpy"]
         hosted.append((size, size**3 / 1e8, found["hook"], found["numpy"], ratio))
-    name = f"{dev.name}, {dev.library.api if dev.library else ''}"
     head = ("size", "tape", "recorded", options.peer, "ratio", "peak")
-    show(f"Training steps a second, resident, on {name}", head, resident, options.json)
+    show(f"Training steps a second, resident, on {where(dev)}", head, resident, options.json)
     head = ("size", "1e8 MAC a product", "hook", "numpy", "ratio")
-    show(f"The same by hand, products through tensai.matmul, on {name}", head, hosted, options.json)
+    show(
+        f"The same by hand, products through tensai.matmul, on {where(dev)}",
+        head,
+        hosted,
+        options.json,
+    )
 
 
 if __name__ == "__main__":

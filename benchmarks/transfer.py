@@ -10,7 +10,6 @@ memory. Everything that arrives is compared with what was sent.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import tensai
-from benchmarks.measure import alternate, show
+from benchmarks.measure import alternate, parser, pytorch, show, where
 
 WORKS = ("upload", "download", "download, out=")
 Array = np.ndarray[Any, Any]
@@ -47,10 +46,8 @@ def numpy_runs(data: Array, out: Array) -> tuple[Runs, Runs]:
 
 
 def torch_runs(data: Array, out: Array) -> tuple[Runs, Runs]:
-    import torch
-
-    cuda = torch.cuda.is_available()
-    wait = torch.cuda.synchronize if cuda else lambda: None
+    torch, device, wait = pytorch()
+    cuda = device == "cuda"
     host, filled = torch.from_numpy(data), torch.from_numpy(out)
     there = host.to("cuda") if cuda else host.clone()
     pinned = host.clone().pin_memory() if cuda else host.clone()
@@ -85,12 +82,9 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--peer", choices=("numpy", "torch"), default="numpy")
-    parser.add_argument("--sizes", type=int, nargs="+", help="MiB")
-    parser.add_argument("--api", choices=("v22", "v29"))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "numpy", "torch")
+    arguments.add_argument("--sizes", type=int, nargs="+", help="MiB")
+    options = arguments.parse_args()
     dev = tensai.open(api=options.api)
     rows = []
     for mib in options.sizes or ([64] if dev.info.software else [64, 1024]):
@@ -116,8 +110,7 @@ def main() -> None:
                 )
             )
         del peer, peak, mine
-    api = dev.library.api if dev.library else ""
-    title = f"To and from the host on {dev.name}, {api}, GB/s"
+    title = f"To and from the host on {where(dev)}, GB/s"
     show(title, ("work", "tensai", options.peer, "ratio", "peak"), rows, options.json)
 
 

@@ -317,8 +317,9 @@ class Operation:
         for value in inputs:
             if value.device is not device:
                 raise DeviceMismatchError(
-                    f"[{self.name}] expected tensors of one device, but got {device.name} and "
-                    f"{value.device.name}; move one with device.upload(tensor.download())"
+                    f"[{self.name}] expected tensors of one device, but got them of two, "
+                    f"{device.name} and {value.device.name}; "
+                    "move one with device.upload(tensor.download())"
                 )
         made = plan.run(inputs)
         for place in plan.written:

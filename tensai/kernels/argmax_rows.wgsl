@@ -42,19 +42,7 @@ fn keys_of(value: {{UNIT}}) -> {{KEYS}} {
 }
 #endif
 
-@compute @workgroup_size({{LANES}})
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-#if SUBGROUP
-    @builtin(subgroup_size) subgroup_size: u32,
-#endif
-) {
-#if SUBGROUP
-#else
-    let subgroup_size = 1u;
-#endif
+#include team_begin
     let index = (group.y * groups.x + group.x) * {{ROWS}}u + lane / {{TEAM}}u;
     // Teams past the last output repeat it and store nothing.
     let wanted = min(index, params.outputs - 1u);

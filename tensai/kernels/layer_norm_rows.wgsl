@@ -20,24 +20,7 @@ var<params> params: Params;
 @group(0) @binding(1) var<storage, read_write> out: array<{{UNIT}}>;
 #endif
 
-@compute @workgroup_size({{LANES}})
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-#if SUBGROUP
-    @builtin(subgroup_size) subgroup_size: u32,
-#endif
-) {
-#if SUBGROUP
-#else
-    let subgroup_size = 1u;
-#endif
-    let member = lane % {{TEAM}}u;
-    let row = (group.y * groups.x + group.x) * {{ROWS}}u + lane / {{TEAM}}u;
-    // Lanes without a row or a unit of their own still meet the others at the barriers.
-    let units = select(0u, params.units, row < params.rows);
-    let base = row * params.units;
+#include held_row_begin
     let nothing = {{UNIT}}(0.0);
     // The units of this lane: unit_0, unit_1, ...
 {{DECLARE}}

@@ -2,7 +2,7 @@
 // of columns, a lane each; {{SLICES}} sets of lanes share k, four of its rows at a time.
 #include skinny_params
 
-var<workgroup> parts: array<{{W}}, {{PARTS}}>;
+var<workgroup> parts: array<{{W}}, {{LANES}}>;
 
 // Four neighbouring elements of a vector, 0 beyond its end.
 fn four(base: u32, first: u32) -> vec4<f32> {

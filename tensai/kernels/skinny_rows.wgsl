@@ -7,20 +7,8 @@ fn joined(a: {{SHARED}}, b: {{SHARED}}, way: u32) -> {{SHARED}} {
     return a + b;
 }
 
-@compute @workgroup_size({{LANES}})
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) all: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-#if SUBGROUP
-    @builtin(subgroup_size) subgroup_size: u32,
-#endif
-) {
-#if SUBGROUP
-#else
-    let subgroup_size = 1u;
-#endif
-    let number = group.y * all.x + group.x;
+#include team_begin
+    let number = group.y * groups.x + group.x;
     let first_row = number % params.groups * {{ROWS}}u;
     let split = number / params.groups % params.splits;
     let batch = number / params.groups / params.splits;

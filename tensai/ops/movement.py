@@ -147,7 +147,10 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
 
 @composition
 def permute(x: Tensor, *axes: Any) -> Tensor:
-    """The axes in another order, as numpy.transpose; without axes, reversed."""
+    """The axes in another order, as numpy.transpose; without axes, reversed.
+
+    A copy, unless only axes of length 1 move: then it shares memory with x, as reshape does.
+    """
     order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
     order = tuple(order) or tuple(range(x.ndim))[::-1]
     found = tuple(rules.axis_index("permute", axis, x.ndim) for axis in order)
@@ -183,7 +186,7 @@ def copy(x: Tensor) -> Tensor:
 
 @composition
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """NumPy's basic indexing (integers, slices, ..., None), as a copy."""
+    """NumPy's basic indexing (integers, slices, ..., None), always as a copy."""
     entries = list(index) if isinstance(index, tuple) else [index]
     counted = sum(entry is not None and entry is not Ellipsis for entry in entries)
     if counted > x.ndim:
@@ -215,8 +218,6 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         else:
             offset += _position(entry, length, axis) * own[axis]
         axis += 1
-    if math.prod(shape) == x.size and offset == 0 and all(step >= 0 for step in strides):
-        return reshape(x, tuple(shape)) if entries else copy(x)
     return strided_copy(x, tuple(shape), tuple(strides), offset)
 
 

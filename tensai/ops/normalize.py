@@ -32,9 +32,8 @@ def _softmax(job: Job, log: bool) -> None:
 
 
 def _softmax_rows(job: Job, log: bool, subgroup: bool) -> None:
-    x, out = job.inputs[0], job.outputs[0]
-    team, values, rows, units, _ = _rows(job, subgroup)
-    values |= {
+    team = _team(job)
+    values = {
         "LOG": log,
         "LARGEST": teams.pairwise(team, "unit_{i}", "max({a}, {b})"),
         "SHIFT": teams.lines(
@@ -43,19 +42,33 @@ def _softmax_rows(job: Job, log: bool, subgroup: bool) -> None:
         "SUM": teams.pairwise(team, "unit_exp(unit_{i})" if log else "unit_{i}", "({a} + {b})"),
         "STORE": teams.stored(team, "unit_{i} - offset" if log else "unit_{i} * scale"),
     }
-    groups = -(-rows // values["ROWS"])
-    job.step("softmax_rows", values, [x, out], pack(rows, units), groups, teams.holding_loops(team))
+    _held_step(job, "softmax_rows", team, subgroup, values)
 
 
-def _rows(job: Job, subgroup: bool) -> tuple[teams.Team, dict[str, Any], int, int, int]:
-    """For rows that a team holds: the team, template values, rows, units and length of each."""
+def _team(job: Job) -> teams.Team:
+    """The team that holds a row of the job's."""
+    team = teams.holding(job.inputs[0].shape[job.facts.get("axis", -1)])
+    assert team is not None
+    return team
+
+
+def _held_step(
+    job: Job,
+    kernel: str,
+    team: teams.Team,
+    subgroup: bool,
+    values: dict[str, Any],
+    *params: float,
+) -> None:
+    """The step of a kernel whose teams hold rows; its params are rows, units and `params`."""
     x = job.inputs[0]
     length = x.shape[job.facts.get("axis", -1)]
-    units, vector = teams.row_units(length)
-    team = teams.holding(length)
-    assert team is not None
-    values = {**teams.team_values(team, vector, subgroup), **teams.held(team)}
-    return team, values, x.size // length, units, length
+    rows, (units, vector) = x.size // length, teams.row_units(length)
+    values = {**teams.team_values(team, vector, subgroup), **teams.held(team), **values}
+    groups = -(-rows // values["ROWS"])
+    packed = pack(rows, units, *params)
+    operands = [*job.inputs, job.outputs[0]]
+    job.step(kernel, values, operands, packed, groups, teams.holding_loops(team))
 
 
 def _row_kernels(
@@ -161,25 +174,27 @@ def _layer_norm(job: Job) -> None:
 
 
 def _layer_norm_rows(job: Job, subgroup: bool) -> None:
-    out = job.outputs[0]
-    team, values, rows, units, length = _rows(job, subgroup)
+    team = _team(job)
     affine = len(job.inputs) > 1
     normal = "unit_{i} * scale"
-    centre = "unit_{i} = select(nothing, unit_{i} - MEAN, at_{i} < units);"
-    values |= {
+
+    def centred(mean: str) -> str:
+        return teams.lines(
+            team, f"unit_{{i}} = select(nothing, unit_{{i}} - {mean}, at_{{i}} < units);"
+        )
+
+    values = {
         "AFFINE": affine,
         "SUM": teams.pairwise(team, "unit_{i}", "({a} + {b})"),
-        "CENTRE": teams.lines(team, centre.replace("MEAN", "mean")),
-        "CENTRE_AGAIN": teams.lines(team, centre.replace("MEAN", "rest")),
+        "CENTRE": centred("mean"),
+        "CENTRE_AGAIN": centred("rest"),
         "SQUARES": teams.pairwise(team, "unit_squares(unit_{i})", "({a} + {b})"),
         "STORE": teams.stored(
             team, f"fma({normal}, weight[at_{{i}}], bias[at_{{i}}])" if affine else normal
         ),
     }
-    params = pack(rows, units, float(length), float(job.arguments["eps"]))
-    groups = -(-rows // values["ROWS"])
-    loops = teams.holding_loops(team)
-    job.step("layer_norm_rows", values, [*job.inputs, out], params, groups, loops)
+    params = float(job.inputs[0].shape[-1]), float(job.arguments["eps"])
+    _held_step(job, "layer_norm_rows", team, subgroup, values, *params)
 
 
 def _norm_rows(rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
@@ -264,18 +279,16 @@ def _rms_norm(job: Job) -> None:
 
 
 def _rms_norm_rows(job: Job, subgroup: bool) -> None:
-    team, values, rows, units, length = _rows(job, subgroup)
+    team = _team(job)
     residual = len(job.inputs) > 2
     scaled = "(unit_{i} * scale) * weight[at_{i}]"
-    values |= {
+    values = {
         "RESIDUAL": residual,
         "SQUARES": teams.pairwise(team, "unit_squares(unit_{i})", "({a} + {b})"),
         "STORE": teams.stored(team, scaled + " + residual[base + at_{i}]" if residual else scaled),
     }
-    params = pack(rows, units, float(length), float(job.arguments["eps"]))
-    groups = -(-rows // values["ROWS"])
-    operands = [*job.inputs, job.outputs[0]]
-    job.step("rms_norm_rows", values, operands, params, groups, teams.holding_loops(team))
+    params = float(job.inputs[0].shape[-1]), float(job.arguments["eps"])
+    _held_step(job, "rms_norm_rows", team, subgroup, values, *params)
 
 
 def _rms_norm_probes() -> list[Probe]:

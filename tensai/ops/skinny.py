@@ -148,10 +148,6 @@ def _step(
         sum_rows(job, target, out)
 
 
-def _joined(items: list[str]) -> str:
-    return "\n".join(items)
-
-
 def _rows_shape(count: int, units: int) -> Shape:
     enough = units >= ONE_ROWS.lanes * ONE_ROWS.ahead
     return ONE_ROWS if count == 1 and enough else ROWS[count]
@@ -188,7 +184,7 @@ def plan_rows(job: Job, subgroup: bool, shape: Shape | None = None) -> None:
             made += [
                 f"        sum_{r}_{j} += " + term.format(i=i, r=r, j=j) + ";" for r, j in pairs
             ]
-        return _joined(made)
+        return "\n".join(made)
 
     # As many sums at a time as make a vector are joined.
     size = min(4, len(pairs))
@@ -211,11 +207,11 @@ def plan_rows(job: Job, subgroup: bool, shape: Shape | None = None) -> None:
         "AHEAD": ahead,
         "REACH": (ahead - 1) * lanes,
         "STRIDE": ahead * lanes,
-        "DECLARE": _joined(declare),
+        "DECLARE": "\n".join(declare),
         "AHEAD_BODY": body(ahead),
         "BODY": body(1),
-        "JOIN": _joined(join),
-        "STORE": _joined(
+        "JOIN": "\n".join(join),
+        "STORE": "\n".join(
             [
                 f"        store(split, batch, first_row + {r}u, {j}u, {total});"
                 for (r, j), total in zip(pairs, totals, strict=True)
@@ -268,13 +264,13 @@ def plan_columns(job: Job, shape: Shape | None = None) -> None:
             made.append(
                 f"        sum_{j} = fma(w_{i}_{part}, {unit}(x_{i}_{j}.{'xyzw'[part]}), sum_{j});"
             )
-        return _joined(made)
+        return "\n".join(made)
 
     join = []
     for j in range(count):
         join += ["    workgroupBarrier();"] if j else []
         join += [f"    parts[lane] = sum_{j};", "    workgroupBarrier();", "    if (slice == 0u) {"]
-        join += [f"        var total = parts[lane + {across * s}u];" for s in range(1)]
+        join.append("        var total = parts[lane];")
         join += [f"        total += parts[lane + {across * s}u];" for s in range(1, slices)]
         join += [
             f"        store(split, batch, column * {width}u + {i}u, {j}u, total"
@@ -291,13 +287,12 @@ def plan_columns(job: Job, shape: Shape | None = None) -> None:
         "X_VECTOR": x_vector,
         "ACROSS": across,
         "SLICES": slices,
-        "PARTS": lanes,
         "REACH": (ahead - 1) * slices,
         "STRIDE": ahead * slices,
-        "DECLARE": _joined(declare),
+        "DECLARE": "\n".join(declare),
         "AHEAD_BODY": body(ahead),
         "BODY": body(1),
-        "JOIN": _joined(join),
+        "JOIN": "\n".join(join),
     }
     units = -(-k // 4)
     groups = -(-n // (width * across))
