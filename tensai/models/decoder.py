@@ -222,18 +222,44 @@ class _Reader:
         self.ropes = _with_factors(description, matrices)
 
     def check(self) -> int:
-        """Bytes of all matrices; ModelError for one that is missing, or does not fit."""
+        """Bytes of all matrices; ModelError for a tensor that is missing, or does not fit."""
         d, matrices = self.description, self.matrices
         outer = [d.names.embedding] + ([] if d.tied else [d.names.head])
         total = 0
         for name in outer:
             total += matrices.check([name], [(d.vocabulary, d.hidden)], False)
         for number in range(d.layers):
-            for parts in (("q", "k", "v"), ("o",), ("gate", "up"), ("down",)):
+            for parts, _ in self._products():
                 for group in self._groups(number, parts):
                     shapes = [self.shapes[part] for part in group]
                     total += matrices.check(self._names(number, group), shapes, True)
+            for name, length in self._vectors(number):
+                matrices.source.check_shape(name, (length,))
+        matrices.source.check_shape(d.names.norm, (d.hidden,))
         return total
+
+    def _vectors(self, number: int) -> list[tuple[str, int]]:
+        """The norms and biases of a layer, and how long each is."""
+        d = self.description
+        norms = ["attention_norm", "mlp_norm"]
+        norms += ["attention_post_norm", "mlp_post_norm"] if d.post_norms else []
+        found = [(d.names.of(part, number), d.hidden) for part in norms]
+        for part in ("q_norm", "k_norm") if d.qk_norm else ():
+            found.append((d.names.of(part, number), d.head_dim))
+        for parts, biased in self._products():
+            for part in parts if biased else ():
+                found.append((d.names.of(part, number, "bias"), self.shapes[part][0]))
+        return found
+
+    def _products(self) -> list[tuple[tuple[str, ...], bool]]:
+        """The matrices of a layer that lie one below the other, and whether they have biases."""
+        d = self.description
+        return [
+            (("q", "k", "v"), d.qkv_bias),
+            (("o",), d.output_bias),
+            (("gate", "up"), d.mlp_bias),
+            (("down",), d.mlp_bias),
+        ]
 
     def layer(self, number: int) -> Layer:
         """Everything of one layer, on the device."""
@@ -243,15 +269,16 @@ class _Reader:
             names = [d.names.of(part, number) for part in ("q_norm", "k_norm")]
             pair = self.matrices.vector(names, [d.head_dim] * 2, d.norm_offset)
             norms = pair.reshape(2, d.head_dim)
+        qkv, output, gate_up, down = (self._linear(number, *each) for each in self._products())
         return Layer(
             attention_norm=self._norm("attention_norm", number),
-            qkv=self._linear(number, ("q", "k", "v"), d.qkv_bias),
+            qkv=qkv,
             norms=norms,
-            output=self._linear(number, ("o",), d.output_bias),
+            output=output,
             attention_post_norm=self._post_norm("attention_post_norm", number),
             mlp_norm=self._norm("mlp_norm", number),
-            gate_up=self._linear(number, ("gate", "up"), d.mlp_bias),
-            down=self._linear(number, ("down",), d.mlp_bias),
+            gate_up=gate_up,
+            down=down,
             mlp_post_norm=self._post_norm("mlp_post_norm", number),
             rope=self.ropes[number],
             window=d.windows[number],

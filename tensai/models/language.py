@@ -119,8 +119,11 @@ def describe(source: TensorSource) -> Description:
     """What the model in these files is made of."""
     if isinstance(source, GGUFFile):
         found = Description.from_metadata(source.settings, source.names())
-        rows = source.shape(found.names.embedding)[0]  # of which some may stand for no token
-        return replace(found, vocabulary=rows)
+        table = found.names.embedding
+        if len(source.shape(table)) != 2:
+            source.check_shape(table, (found.vocabulary, found.hidden))
+        # Some of the rows may stand for no token.
+        return replace(found, vocabulary=source.shape(table)[0])
     config = read_settings(source.path.parent / "config.json")
     return Description.from_config(config, source.names())
 

@@ -47,8 +47,7 @@ class Matrices:
     def check(self, names: Sequence[str], shapes: Sequence[tuple[int, int]], coarse: bool) -> int:
         """The bytes that the matrices will take; ModelError if they are missing or do not fit."""
         for name, shape in zip(names, shapes, strict=True):
-            if self.source.shape(name) != shape:
-                self.source.tensor(name, shape)  # says so
+            self.source.check_shape(name, shape)
         kind, width = self.kind(names[0], coarse), shapes[0][1]
         made = FORMATS[kind]
         if width % made.block and made.code_parts:

@@ -77,13 +77,18 @@ class TensorSource:
 
         Blocks are expanded by the gguf package.
         """
+        self.check_shape(name, shape)
+        entry = self._entry(name)
+        return _floats(entry.data, entry.kind, shape)
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raise ModelError where a tensor is not of `shape`."""
         entry = self._entry(name)
         if entry.shape != shape:
             raise ModelError(
                 f"{entry.path}: tensor {name!r} is of shape {entry.shape}, but {self.sizes} asks "
                 f"for {shape}; {self._mismatch()}"
             )
-        return _floats(entry.data, entry.kind, shape)
 
     def rows(self, name: str, start: int, stop: int) -> Array:
         """Rows start to stop (not included) of a tensor, along its first axis, as float32.

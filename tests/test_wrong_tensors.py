@@ -1,0 +1,117 @@
+"""Tensors of a model that are missing or wrong: refused by name, before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import tinyllm
+import torch
+from safetensors.torch import load_file, save_file
+
+import tensai
+from tensai.errors import ModelError
+from tensai.models import load
+
+Kind = gguf.GGMLQuantizationType
+KINDS = ("qwen2", "qwen3", "gemma2")  # which together have every part that there is
+
+
+def changed_folder(folder: Path, target: Path, changes: dict[str, Any]) -> Path:
+    """A folder with tensors replaced or added, removed where there is None."""
+    target.mkdir()
+    for file in folder.iterdir():
+        (target / file.name).write_bytes(file.read_bytes())
+    tensors = {**load_file(folder / "model.safetensors"), **changes}
+    kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    save_file(kept, target / "model.safetensors", {"format": "pt"})
+    return target
+
+
+def changed_gguf(file: Path, target: Path, changes: dict[str, Any]) -> Path:
+    """The same of a GGUF; a tensor may be (bytes, kind)."""
+    reader = gguf.GGUFReader(file)
+    architecture = reader.fields["general.architecture"].contents()
+    writer = gguf.GGUFWriter(str(target), architecture)
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            inner = field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(name, field.contents(), field.types[0], inner)
+    tensors = {one.name: (one.data, one.tensor_type) for one in reader.tensors}
+    for name, tensor in {**tensors, **changes}.items():
+        if tensor is not None:
+            data, kind = tensor if isinstance(tensor, tuple) else (tensor, None)
+            writer.add_tensor(name, data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
+    """Folder and GGUF of each kind."""
+    root = tmp_path_factory.mktemp("models")
+    made = {}
+    for kind in KINDS:
+        folder = tinyllm.make(root / kind, kind)
+        made[kind] = folder, tinyllm.write_gguf(folder, root / f"{kind}.gguf")
+    return made
+
+
+@pytest.fixture
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails where anything is put on a device."""
+
+    def used(self: tensai.Device, *arguments: Any) -> None:
+        raise AssertionError("the device was used")
+
+    for name in ("upload", "upload_gguf", "empty"):
+        monkeypatch.setattr(tensai.Device, name, used)
+
+
+def shapes(right: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Wrong ones of every rank, of as many elements where that can be."""
+    size = int(np.prod(right))
+    yield ()
+    for axes in range(1, 5):
+        if axes != len(right):
+            yield (1,) * (axes - 1) + (size,)
+    yield (*right[:-1], right[-1] + 32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_of_every_wrong_shape(
+    gpu: tensai.Device, models: Any, kind: str, tmp_path: Path, nothing_loaded: None
+) -> None:
+    folder, file = models[kind]
+    source = load_file(folder / "model.safetensors")
+    parts = {**tinyllm.GGUF_PARTS, **(tinyllm.GEMMA_PARTS if kind == "gemma2" else {})}
+    for number, (name, tensor) in enumerate(source.items()):
+        if "layers." in name and "layers.1." not in name:
+            continue
+        other = tinyllm._gguf_name(name, parts)
+        for place, shape in enumerate(shapes(tuple(tensor.shape))):
+            wrong = torch.zeros(shape)
+            target = changed_folder(folder, tmp_path / f"{number}-{place}", {name: wrong})
+            with pytest.raises(ModelError, match=rf"model.safetensors: .*'{name}' is of shape"):
+                load(target, gpu)
+            target = changed_gguf(file, tmp_path / f"{number}-{place}.gguf", {other: wrong.numpy()})
+            with pytest.raises(ModelError, match=rf"-{place}\.gguf: .*'{other}' is of shape"):
+                load(target, gpu)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_that_are_missing(
+    gpu: tensai.Device, models: Any, kind: str, tmp_path: Path, nothing_loaded: None
+) -> None:
+    folder, _ = models[kind]
+    for number, name in enumerate(load_file(folder / "model.safetensors")):
+        target = changed_folder(folder, tmp_path / str(number), {name: None})
+        with pytest.raises(ModelError, match=rf"model.safetensors has no tensor '{name}'"):
+            load(target, gpu)
