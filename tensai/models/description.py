@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 8192,
         "attn_logit_softcapping": 50.0,
         "final_logit_softcapping": 30.0,
-        "sliding_window_pattern": 2,
     },
     "gemma3_text": {
         **_GEMMA,
@@ -173,6 +172,9 @@ def _from_config(
     gemma = kind.startswith("gemma")
     hidden, heads = settings.count("hidden_size"), settings.count("num_attention_heads")
     names = folder_names(gemma, tensors)
+    tied = settings.get("tie_word_embeddings", bool, False)
+    if tied and names.embedding not in tensors and names.head in tensors:
+        names = replace(names, embedding=names.head)
     layers = layer_count(settings, "num_hidden_layers", names, tensors)
     dim = settings.count("head_dim", hidden // heads or 1)
     key = "hidden_activation" if gemma else "hidden_act"
@@ -181,6 +183,11 @@ def _from_config(
         raise ModelError(
             f"{settings.path}: {key} is {activation!r}, but tensai's decoder runs "
             f"{', '.join(ACTIVATIONS)}"
+        )
+    if gemma and settings.get("use_bidirectional_attention", bool, False):
+        raise ModelError(
+            f"{settings.path}: use_bidirectional_attention is true, but tensai's decoder lets a "
+            "token see only those before it"
         )
     windows = _windows(kind, settings, layers)
     scored = settings.positive("query_pre_attn_scalar", dim) if gemma else float(dim)
@@ -197,7 +204,7 @@ def _from_config(
         context=settings.count("max_position_embeddings"),
         eps=settings.positive("rms_norm_eps", 1e-6),
         activation=ACTIVATIONS[activation],
-        tied=settings.get("tie_word_embeddings", bool, False),
+        tied=tied,
         attention_scale=1 / math.sqrt(scored),
         windows=windows,
         ropes=_ropes(kind, settings, windows),
@@ -209,8 +216,10 @@ def _from_config(
         post_norms=gemma,
         norm_offset=float(gemma),
         embedding_scale=math.sqrt(hidden) if gemma else 1.0,
-        attention_softcap=_optional(settings, "attn_logit_softcapping"),
-        final_softcap=_optional(settings, "final_logit_softcapping"),
+        attention_softcap=_optional(settings, "attn_logit_softcapping")
+        if kind == "gemma2"
+        else None,
+        final_softcap=_optional(settings, "final_logit_softcapping") if gemma else None,
     )
 
 
@@ -222,11 +231,13 @@ def _optional(settings: Settings, key: str) -> float | None:
 
 
 def _windows(kind: str, settings: Settings, layers: int) -> tuple[int | None, ...]:
-    if settings.values.get("sliding_window") is None:
-        return (None,) * layers
-    window = settings.count("sliding_window")
+    """What transformers makes of these settings, which differs by architecture."""
+    everything: tuple[int | None, ...] = (None,) * layers
+    if kind == "llama" or settings.values.get("sliding_window") is None:
+        return everything
     if kind.startswith("qwen") and not settings.get("use_sliding_window", bool, False):
-        return (None,) * layers
+        return everything
+    window = settings.count("sliding_window")
     kinds = settings.values.get("layer_types")
     if kinds is not None:
         if not isinstance(kinds, list) or len(kinds) != layers:
@@ -243,9 +254,8 @@ def _windows(kind: str, settings: Settings, layers: int) -> tuple[int | None, ..
     if kind.startswith("qwen"):
         first = settings.get("max_window_layers", int)
         return tuple(window if number >= first else None for number in range(layers))
-    if kind.startswith("gemma"):
-        return _every(settings.count("sliding_window_pattern"), window, layers)
-    return (None,) * layers
+    pattern = 2 if kind == "gemma2" else settings.count("sliding_window_pattern")
+    return _every(pattern, window, layers)
 
 
 def _every(pattern: int, window: int, layers: int) -> tuple[int | None, ...]:

@@ -125,7 +125,12 @@ def describe(source: TensorSource) -> Description:
         # Some of the rows may stand for no token.
         return replace(found, vocabulary=source.shape(table)[0])
     config = read_settings(source.path.parent / "config.json")
-    return Description.from_config(config, source.names())
+    found = Description.from_config(config, source.names())
+    names = found.names
+    # A head in the file that is not the embedding counts, whatever the settings say.
+    if found.tied and names.head in source and not source.same(names.head, names.embedding):
+        return replace(found, tied=False)
+    return found
 
 
 def _weights(source: TensorSource) -> int:
@@ -239,7 +244,7 @@ class LanguageModel:
 
         Raises, before anything is computed, ModelError for a prompt that does not fit the context
         together with max_tokens, ValueError for numbers out of range, TypeError for what is none;
-        once the prompt is computed, ModelError where the scores after it are NaN.
+        later ModelError where the scores after the prompt, or after a token of the answer, are NaN.
         """
         ids = self.encode(prompt, chat)
         return self._text(ids, self.tokens(ids, max_tokens, temperature, top_k, top_p, seed))
@@ -277,15 +282,15 @@ class LanguageModel:
             return
         self._turn = turn = self._turn + 1
         start = time.perf_counter()
-        logits = self._prefill(prompt)
-        self._draw(logits, way)
+        self._draw(self._prefill(prompt), way)
         count = len(prompt)
-        self._check_scores(logits)
         made = self._read(count, count + 1)
         self.timings.prefill = time.perf_counter() - start
         left, ahead = max_tokens - 1, 1
         while True:
             for token in made:
+                if token < 0:
+                    raise self._broken()
                 if token in self.tokenizer.eos:
                     return
                 self.timings.generated += turn == self._turn  # not of another answer
@@ -354,15 +359,16 @@ class LanguageModel:
         self.timings.prompt_tokens = len(prompt) - known
         return self.decoder.logits(hidden[-1:])
 
-    def _check_scores(self, logits: Tensor) -> None:
-        """Refuse NaN, which no token can be drawn by. (All scores are about a megabyte.)"""
-        if np.isnan(logits.download()).any():
-            self._known = []  # keys and values are NaN as well
-            raise ModelError(
-                f"{self.description.path}: the scores that the model gives after this prompt are "
-                "NaN: its weights hold NaN or infinity, or numbers grow beyond float32; fetch its "
-                "files again, or compare with other weights and activations"
-            )
+    def _broken(self) -> ModelError:
+        """What to raise where sampling found NaN, by which no token can be drawn."""
+        self._known = []  # keys and values are NaN as well
+        given = self.timings.generated
+        where = f"{given} tokens of the answer" if given else "this prompt"
+        return ModelError(
+            f"{self.description.path}: the scores that the model gives after {where} are NaN: its "
+            "weights hold NaN or infinity, or numbers grow beyond float32; fetch its files again, "
+            "or compare with other weights and activations"
+        )
 
     def _forward(self, tokens: Array, start: int) -> Tensor:
         upload = self.device.upload

@@ -26,6 +26,7 @@ BLOCKS = {
     "Q6_K": (256, 210),
 }
 KINDS = (*FLOATS, *BLOCKS)  # that tensai reads
+AT_ONCE = 1 << 24  # bytes that are compared at a time
 
 
 class Entry(NamedTuple):
@@ -89,6 +90,14 @@ class TensorSource:
                 f"{entry.path}: tensor {name!r} is of shape {entry.shape}, but {self.sizes} asks "
                 f"for {shape}; {self._mismatch()}"
             )
+
+    def same(self, name: str, other: str) -> bool:
+        """Whether two tensors hold the same bytes as the same kind and shape."""
+        if (self.kind(name), self.shape(name)) != (self.kind(other), self.shape(other)):
+            return False
+        a, b = self.raw(name), self.raw(other)
+        parts = (slice(start, start + AT_ONCE) for start in range(0, len(a), AT_ONCE))
+        return all(np.array_equal(a[part], b[part]) for part in parts)
 
     def rows(self, name: str, start: int, stop: int) -> Array:
         """Rows start to stop (not included) of a tensor, along its first axis, as float32.
