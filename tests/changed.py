@@ -27,17 +27,28 @@ def changed_folder(
     return target
 
 
-def changed_gguf(file: Path, target: Path, changes: dict[str, Any]) -> Path:
-    """The same of a GGUF; a tensor may be (bytes, kind)."""
+def changed_gguf(
+    file: Path,
+    target: Path,
+    changes: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Path:
+    """The same of a GGUF; a tensor may be (bytes, kind), and settings lack the architecture."""
     reader = gguf.GGUFReader(file)
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(str(target), architecture)
     for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name != "general.architecture":
+        own = name.removeprefix(f"{architecture}.")
+        if not name.startswith("GGUF.") and own not in ("general.architecture", *(settings or {})):
             inner = field.types[-1] if len(field.types) > 1 else None
             writer.add_key_value(name, field.contents(), field.types[0], inner)
+    for name, value in (settings or {}).items():
+        add = {bool: writer.add_bool, int: writer.add_int32, float: writer.add_float32}
+        add |= {str: writer.add_string, list: writer.add_array}
+        if value is not None:
+            add[type(value)](f"{architecture}.{name}", value)
     tensors = {one.name: (one.data, one.tensor_type) for one in reader.tensors}
-    for name, tensor in {**tensors, **changes}.items():
+    for name, tensor in {**tensors, **(changes or {})}.items():
         if tensor is not None:
             data, kind = tensor if isinstance(tensor, tuple) else (tensor, None)
             writer.add_tensor(name, data, raw_dtype=kind)
