@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 import tinyllm
@@ -81,4 +82,51 @@ def test_tensors_that_are_missing(
     for number, name in enumerate(load_file(folder / "model.safetensors")):
         target = changed_folder(folder, tmp_path / str(number), {name: None})
         with pytest.raises(ModelError, match=rf"model.safetensors has no tensor '{name}'"):
+            load(target, gpu)
+
+
+UNUSED = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool)
+UNUSED += (torch.float8_e4m3fn, torch.float8_e5m2)
+UNUSED_BLOCKS = {"Q3_K": 110, "IQ4_XS": 136, "Q5_1": 192, "TQ1_0": 54}
+
+
+def test_tensors_that_no_model_of_this_kind_has(
+    gpu: tensai.Device, models: Any, tmp_path: Path
+) -> None:
+    folder, file = models["qwen3"]
+    ids = list(range(20))
+    expected = load(folder, gpu).logits(ids)
+    extra: dict[str, Any] = {
+        f"vision.{number}": torch.ones(5).to(dtype) for number, dtype in enumerate(UNUSED)
+    }
+    extra["model.layers.0.k_scale"] = torch.ones(2, 3, 4, 5, 6).to(torch.float8_e4m3fn)
+    extra["scalar"] = torch.tensor(3)
+    made = load(changed_folder(folder, tmp_path / "folder", extra), gpu)
+    np.testing.assert_array_equal(made.logits(ids), expected)
+    more: dict[str, Any] = {
+        f"extra.{number}": np.ones(5, dtype)
+        for number, dtype in enumerate((np.int8, np.int16, np.int32, np.int64))
+    }
+    for kind, size in UNUSED_BLOCKS.items():
+        more[kind] = np.zeros((2, size), np.uint8), gguf.GGMLQuantizationType[kind]
+    made = load(changed_gguf(file, tmp_path / "model.gguf", more), gpu)
+    np.testing.assert_allclose(made.logits(ids), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["qwen3"])
+def test_tensors_of_kinds_that_are_not_read(
+    gpu: tensai.Device, models: Any, kind: str, tmp_path: Path, nothing_loaded: None
+) -> None:
+    folder, file = models[kind]
+    for number, (name, tensor) in enumerate(load_file(folder / "model.safetensors").items()):
+        if "layers." in name and "layers.1." not in name:
+            continue
+        wrong = tensor.to(torch.float8_e4m3fn)
+        target = changed_folder(folder, tmp_path / str(number), {name: wrong})
+        with pytest.raises(ModelError, match=f"'{name}' is of dtype F8_E4M3; tensai reads"):
+            load(target, gpu)
+        other = tinyllm._gguf_name(name, tinyllm.GGUF_PARTS)
+        changes = {other: tensor.to(torch.int32).numpy()}
+        target = changed_gguf(file, tmp_path / f"{number}.gguf", changes)
+        with pytest.raises(ModelError, match=f"'{other}' is of dtype I32; tensai reads"):
             load(target, gpu)

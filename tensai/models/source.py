@@ -58,6 +58,10 @@ class TensorSource:
         """The names of all tensors, in the file's order."""
         return list(self._entries)
 
+    def readable(self) -> list[str]:
+        """The names of the tensors of kinds that tensai reads."""
+        return [name for name, entry in self._entries.items() if entry.kind in self.kinds]
+
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
@@ -120,15 +124,12 @@ class TensorSource:
             raise ModelError(
                 f"{self.path} has no tensor {name!r}; it is of another architecture, or incomplete"
             )
-        self.check_kind(entry.path, name, entry.kind)
-        return entry
-
-    def check_kind(self, path: Path, name: str, kind: str) -> None:
-        """Raise ModelError where tensai does not read a tensor's kind."""
-        if kind not in self.kinds:
+        if entry.kind not in self.kinds:
             raise ModelError(
-                f"{path}: tensor {name!r} is of dtype {kind}; tensai reads {', '.join(self.kinds)}"
+                f"{entry.path}: tensor {name!r} is of dtype {entry.kind}; tensai reads "
+                f"{', '.join(self.kinds)}"
             )
+        return entry
 
     def _mismatch(self) -> str:
         return "the two files belong to different models"
