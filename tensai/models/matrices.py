@@ -35,6 +35,7 @@ class Matrices:
         self.device = device
         self.weights = weights
         self.done = 0  # bytes of the file that were read
+        self.total = sum(source.raw(name).nbytes for name in source.readable())
 
     def kind(self, name: str, coarse: bool = True) -> str:
         """How a matrix of the file will lie on the device; not `coarse`: q4 becomes q8."""
