@@ -41,7 +41,7 @@ def check_neutral(settings: Settings, used: Mapping[str, float]) -> None:
         number = isinstance(found, (bool, int, float))
         if found is None or (number and any(math.isclose(found, x, rel_tol=1e-5) for x in values)):
             continue
+        right = " or ".join(str(x) if isinstance(x, bool) else f"{x:g}" for x in values)
         raise ModelError(
-            f"{settings.path}: {key} is {found!r}, but tensai's decoder computes as with "
-            f"{' or '.join(f'{value:g}' for value in values)}"
+            f"{settings.path}: {key} is {found!r}, but tensai's decoder computes as with {right}"
         )
