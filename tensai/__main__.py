@@ -20,6 +20,8 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit status."""
     arguments = sys.argv[1:] if argv is None else argv
+    if sys.stderr is None:  # then print() would write what is meant for it to standard output
+        sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="replace")  # noqa: SIM115
     if sys.stdout is None:  # closed by whoever started the command
         print("tensai: standard output is closed; open it, or send it to a file", file=sys.stderr)
         return 1

@@ -171,9 +171,9 @@ class Device(ABC):
     def upload_gguf(self, raw: Any, shape: tuple[int, int], kind: str) -> QuantizedTensor:
         """The blocks of a GGUF file's matrix of `shape` (n, k), kept packed; the result is (k, n).
 
-        `raw` holds exactly its bytes: bytes, an array or a memory map. `kind` is Q8_0, Q4_0, Q4_K,
-        Q5_K, Q6_K, F16, BF16 or F32. Raises ShapeError when the bytes are not as many as that, or
-        k is not whole blocks; DTypeError for another kind.
+        `raw` holds exactly its bytes: bytes, an array or a memory map. `kind` is Q8_0, Q4_0, Q4_1,
+        Q4_K, Q5_K, Q6_K, F16, BF16 or F32. Raises ShapeError when the bytes are not as many as
+        that, or k is not whole blocks; DTypeError for another kind.
         """
         self.usable()
         return upload_packed(self, raw, shape, kind)

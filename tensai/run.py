@@ -11,8 +11,11 @@ from typing import Any
 import tensai
 
 from .errors import DeviceLostError, TensaiError
-from .models import LanguageModel, load
+from .models import LanguageModel
 from .models.fetch import locate
+from .models.loading import open_model
+from .models.options import counted, drawing
+from .models.prompts import Prompts
 
 NO_TEXT = "the text that was given is not UTF-8; convert it first"
 
@@ -24,19 +27,21 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = _parser().parse_args(argv)
     try:
+        # Whatever is wrong is said before a device is opened, and before any weight is read.
+        _check_numbers(options)
         prompt = _prompt(options)
+        files = open_model(locate(options.model), options.context)
+        ids = _encoded(files.prompts, options, prompt)
         with tensai.open() as device:
-            model = load(
-                locate(options.model),
+            model = files.load(
                 device,
                 weights="q8" if options.q8 else "q4" if options.q4 else None,
                 activations="f32" if options.exact else None,
-                context=options.context,
                 progress=True,
             )
-            if prompt is None:
+            if ids is None:
                 _chat(model, options)
-            elif _answer(model, options, prompt):
+            elif _answer(model, options, ids):
                 print("interrupted", file=sys.stderr)
                 return 130
     except (TensaiError, ImportError, ValueError, OverflowError) as error:
@@ -70,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         "--temperature",
         metavar="T",
         type=float,
-        default=0.0,
-        help="0, the default, always takes the most likely token",
+        help="0 always takes the most likely token; the default, unless one of the next is given, "
+        "then it is 1",
     )
     add("--top-k", metavar="N", type=int, help="draw from the N most likely tokens only")
     add("--top-p", metavar="P", type=float, help="draw from the most likely that share P only")
@@ -102,6 +107,29 @@ def _prompt(options: argparse.Namespace) -> str | None:
     return given
 
 
+def _check_numbers(options: argparse.Namespace) -> None:
+    counted("max_tokens", options.max_tokens)
+    way = drawing(options.temperature, options.top_k, options.top_p, options.seed)
+    if options.temperature is None and way[0]:
+        print("(tokens are drawn at a temperature of 1; --temperature sets it)", file=sys.stderr)
+
+
+def _encoded(prompts: Prompts, options: argparse.Namespace, prompt: str | None) -> list[int] | None:
+    """A prompt's tokens, None for a chat; refuses what the model has no template or no room for."""
+    template, path = prompts.tokenizer.chat_template, prompts.tokenizer.path
+    if template is None and options.system is not None:
+        raise ValueError(f"{path} has no chat template, which --system needs")
+    if prompt is None:
+        if template is None:
+            raise ValueError(f"{path} has no chat template; give a --prompt")
+        prompts.check_room(1, options.max_tokens)
+        return None
+    raw = options.raw or template is None
+    ids = prompts.encode(prompt if raw else [*_system(options), _message("user", prompt)], False)
+    prompts.check_room(len(ids), options.max_tokens)
+    return ids
+
+
 def _read_input() -> str:
     try:
         return sys.stdin.read()
@@ -116,25 +144,20 @@ def _check_text(text: str) -> None:
         raise ValueError(NO_TEXT) from error
 
 
-def _answer(model: LanguageModel, options: argparse.Namespace, prompt: str) -> bool:
+def _answer(model: LanguageModel, options: argparse.Namespace, ids: list[int]) -> bool:
     """Print the answer to a prompt; whether Ctrl-C ended it."""
-    raw = options.raw or model.tokenizer.chat_template is None
-    if raw and options.system is not None:
-        raise ValueError(f"{model.tokenizer.path} has no chat template, which --system needs")
-    text, interrupted = _stream(
-        model, options, prompt if raw else [*_system(options), _message("user", prompt)]
-    )
+    text, interrupted = _stream(model, options, ids)
     if options.json:
         report = {"text": text, "interrupted": interrupted, **figures(model)}
-        print(json.dumps(report, indent=2, ensure_ascii=False))
+        # Escapes survive an output that can't show every character.
+        every = str(sys.stdout.encoding).lower().startswith("utf")
+        print(json.dumps(report, indent=2, ensure_ascii=not every))
     if options.stats:
         _print_stats(model)
     return interrupted
 
 
 def _chat(model: LanguageModel, options: argparse.Namespace) -> None:
-    if model.tokenizer.chat_template is None:
-        raise ValueError(f"{model.tokenizer.path} has no chat template; give a --prompt")
     print("An empty line or /quit ends the chat; Ctrl-C ends an answer.", file=sys.stderr)
     messages = _system(options)
     while True:

@@ -113,6 +113,10 @@ MISTRAL = """\
 {%- endfor %}
 """
 TEMPLATES = {"llama3": LLAMA3, "chatml": CHATML, "gemma": GEMMA, "mistral": MISTRAL}
+LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+DOUBLED = (
+    "{{% set ns = namespace(x='a') %}}{{% for i in range(99) %}}{{% set ns.x = {} %}}{{% endfor %}}"
+)
 SYSTEM = {"role": "system", "content": "Be brief & kind to <everybody>.  "}
 CHATS: list[list[dict[str, Any]]] = [
     [{"role": "user", "content": "Hello, wie geht's? 日本"}],
@@ -185,13 +189,48 @@ def test_json_and_dates_as_templates_write_them() -> None:
         ("{{ messages[0].update(role='x') }}", "fails: access to attribute 'update'"),
         ("{% for i in range(10**9) %}x{% endfor %}", "fails: OverflowError: Range too big"),
         ("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "fails: RecursionError"),
+        ("{{ 'a' * 20000000000 }}", r"fails: \* makes more than 33,554,432"),
+        ("{{ 20000000000 * 'a' }}", r"fails: \* makes more than"),
+        ("{{ [1] * 20000000000 }}", r"fails: \* makes more than"),
+        ("{{ 9 ** (9 ** 9) }}", r"fails: \*\* makes a number of more than 65,536 bits"),
+        (LOOPS, "fails: it takes more than 1,000,000 steps"),
+        (LOOPS.replace("range(99999)", "('a' * 99999)"), "fails: it takes more than 1,000,000"),
+        (LOOPS.replace(") %}{% endfor", ") if false %}{% endfor"), "fails: it takes more than"),
+        ("{% for a in range(999) %}{{ range(99999) | list }}{% endfor %}", "takes more than"),
+        (f"{DOUBLED.format('ns.x + ns.x')}", r"fails: \+ makes more than"),
+        (f"{DOUBLED.format('ns.x ~ ns.x')}", "fails: ~ makes more than"),
+        (f"{DOUBLED.format('ns.x * 2')}", r"fails: \* makes more than"),
+        (DOUBLED.replace("'a'", "99").format("ns.x * ns.x"), r"fails: \* makes a number"),
+        (
+            "{% set ns = namespace(x='a') %}{% for i in range(99) %}"
+            "{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}{% endfor %}",
+            "fails: it shows more than 33,554,432 characters",
+        ),
+        ("{% for i in range(9999) %}" + "x" * 9999 + "{% endfor %}", "fails: it shows more than"),
+        (
+            "{% macro a(n) %}{% if n %}{{ a(n - 1) }}{{ a(n - 1) }}{% endif %}{% endmacro %}"
+            "{{ a(60) }}",
+            "fails: it takes more than 1,000,000 steps",
+        ),
         ("{% generation %}x", "fails"),
         ("{% include 'a' %}", "fails"),
     ],
 )
 def test_a_template_that_fails(template: str, message: str) -> None:
+    start = time.process_time()
     with pytest.raises(ModelError, match=message):
         render(template, CHATS[0])
+    assert time.process_time() - start < 20
+
+
+def test_a_long_chat_stays_within_the_bounds() -> None:
+    messages = CHATS[2] * 1000
+    for name in ("llama3", "chatml", "gemma"):
+        for _ in range(2):  # what was counted for one does not count for the next
+            long = messages if name != "gemma" else CHATS[2][1:3] * 1000
+            assert len(render(TEMPLATES[name], long)) > 50_000
+    looped = "{% for m in messages %}{{ loop.index }}/{{ loop.length }}{{ loop.last }} {% endfor %}"
+    assert render(looped, CHATS[2]) == expected(looped, CHATS[2])
 
 
 def test_roles_that_a_template_refuses() -> None:

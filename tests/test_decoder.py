@@ -12,8 +12,9 @@ import tinyllm
 import torch
 
 import tensai
-from tensai.models import LanguageModel, load
+from tensai.models import LanguageModel, load, loading
 from tensai.models import language as language_module
+from tensai.models.opening import open_source
 
 IDS = np.random.default_rng(4).integers(0, 256, 40).tolist()
 TOLERANCE = 1e-4
@@ -76,7 +77,7 @@ def test_kinds_of_gguf_matrices(
     # The same values, unpacked by the gguf package, as a folder that transformers reads.
     unpacked = tinyllm.make(tmp_path / "unpacked", "qwen2")
     reference = tinyllm.reference(unpacked)
-    source = language_module.open_source(file)
+    source = open_source(file)
     names = {"model.embed_tokens.weight": "token_embd.weight"}
     with torch.no_grad():
         for key, parameter in reference.named_parameters():
@@ -163,7 +164,7 @@ def test_what_rounds_activations_without_being_asked(
 ) -> None:
     def chosen(software: bool, weights: int) -> str:
         monkeypatch.setattr(dev, "info", dataclasses.replace(dev.info, software=software))
-        monkeypatch.setattr(language_module, "ENOUGH_WEIGHTS", weights)
+        monkeypatch.setattr(loading, "ENOUGH_WEIGHTS", weights)
         return load(folders("llama3"), dev, weights="q8").decoder.activations
 
     elements = sum(p.numel() for p in tinyllm.reference(folders("llama3")).parameters())

@@ -287,8 +287,13 @@ def test_kinds_that_tensai_does_not_read(tmp_path: Path, kind: int) -> None:
     path.write_bytes(file(tensors=[X, described("blk.0.ffn_up.weight", (256, 2), kind, 128)]))
     name = kind.name if isinstance(kind, Kind) else f"number {kind}"
     message = f"model.gguf: tensor 'blk.0.ffn_up.weight' is of dtype {name}; tensai reads .* Q4_K"
-    with pytest.raises(ModelError, match=message):
-        open_source(path)
+    source = open_source(path)
+    assert source.tensor("x", (4, 8)).shape == (4, 8)
+    assert source.readable() == ["x"]
+    assert source.names() == ["x", "blk.0.ffn_up.weight"]
+    for call in (source.shape, source.kind, source.raw):
+        with pytest.raises(ModelError, match=message):
+            call("blk.0.ffn_up.weight")
 
 
 def small(path: Path) -> bytes:

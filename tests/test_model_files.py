@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tensai.errors import ModelError
 from tensai.models.fetch import locate
+from tensai.models.files import read_settings, read_text
 from tensai.models.opening import open_source
 from tensai.models.shards import Weights
 from tensai.models.source import KINDS
@@ -168,6 +170,7 @@ def test_paths_without_a_model(tmp_path: Path) -> None:
     ("weight_map", "message"),
     [
         (None, "has no 'weight_map'"),
+        ({"x": None}, "has no 'x'"),
         (["x"], "expected dict for 'weight_map'"),
         ({"x": 3}, "expected str for 'x'"),
         ({"x": "../model.safetensors"}, "the name of a file beside it for 'x'"),
@@ -183,6 +186,36 @@ def test_an_index_that_is_wrong(tmp_path: Path, weight_map: Any, message: str) -
     with pytest.raises(ModelError, match=message) as raised:
         open_source(tmp_path)
     assert str(tmp_path) in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "other.json"])
+def test_another_file_of_a_model_than_its_weights(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"model_type": "llama"}')
+    with pytest.raises(ModelError, match=rf"{name} lists no files of tensors .*model's folder"):
+        open_source(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
+@pytest.mark.parametrize("what", ["pipe", "device", "folder", "terminal"])
+def test_what_has_no_end_is_not_read(tmp_path: Path, name: str, what: str) -> None:
+    path = tmp_path / name
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero" if what == "device" else "/dev/ptmx")
+    with pytest.raises(ModelError, match=f"{name} can't be read: it is no file"):
+        read_settings(path)
+
+
+def test_text_files_that_are_too_large(tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors.index.json", "chat_template.jinja"):
+        path = tmp_path / name
+        with path.open("wb") as file:
+            file.truncate(1 << 33)  # of which none is on the disk
+        with pytest.raises(ModelError, match=f"{name} has 8,589,934,592 bytes; tensai reads up"):
+            read_text(path)
 
 
 def test_a_file_cut_short_anywhere(folder: Path) -> None:

@@ -1,6 +1,6 @@
 // The place of the largest element of rows, each cut into `chunks`, a team of lanes a chunk: the
-// first NaN if there is one, else the first of the largest. The first of two runs leaves pairs of a
-// key, which is larger for what wins, and a place; the second run reads them.
+// first NaN if there is one (marking: -1), else the first of the largest. The first of two runs
+// leaves pairs of a key, which is larger for what wins, and a place; the second run reads them.
 #include team
 
 struct Params {
@@ -100,7 +100,12 @@ fn keys_of(value: {{UNIT}}) -> {{KEYS}} {
     best = team_joined(best, 0u, lane, subgroup_size);
     if (lane % {{TEAM}}u == 0u && index < params.outputs) {
 #if LAST
+#if MARKING
+        // The key of NaN, which is above that of infinity.
+        out[index] = select(i32(best.y), -1, best.x == 0xff000002u);
+#else
         out[index] = i32(best.y);
+#endif
 #else
         out[index] = best;
 #endif

@@ -1,5 +1,5 @@
 // A token for each row of logits: the most likely top_k, of them those that make up top_p, and of those
-// one by its probability. A workgroup a row.
+// one by its probability; -1 where a logit is NaN. A workgroup a row.
 #include math
 #include workgroup
 
@@ -93,7 +93,7 @@ fn main(
         largest = max_nan(largest, logits[base + i]);
     }
     largest = workgroup_max(largest, lane);
-    let broken = is_nan(largest);  // then the first NaN is the answer, as for argmax
+    let broken = is_nan(largest);
     var least = 0u;
     if (params.top_k != 0u) {
         least = threshold(base, largest, least, f32(params.top_k), true, lane);
@@ -107,10 +107,10 @@ fn main(
     var place = params.length;
     for (var i = lane; i < params.length; i += 256u) {
         let x = logits[base + i];
-        if (select(ordered(x) >= least, is_nan(x), broken)) {
+        if (ordered(x) >= least) {
             let uniform_bits = mixed(stream + i * 0x9e3779b1u) >> 8u;
             let noise = -log_f32(-log_f32((f32(uniform_bits) + 0.5) * 5.9604645e-8));
-            let value = select(relative(x, largest) + noise, 0.0, broken);
+            let value = relative(x, largest) + noise;
             if (place == params.length || value > best) {
                 best = value;
                 place = i;
@@ -133,6 +133,6 @@ fn main(
         workgroupBarrier();
     }
     if (lane == 0u) {
-        out[row] = i32(places[0]);
+        out[row] = select(i32(places[0]), -1, broken);
     }
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .language import LanguageModel, load
+from .language import LanguageModel
+from .loading import load
 from .sentence import SentenceEncoder
 
 __all__ = ["LanguageModel", "SentenceEncoder", "load"]

@@ -23,25 +23,24 @@ def render(
     """The text of a chat, as the model was trained to see it.
 
     `template` is Jinja, as in tokenizer_config.json or a GGUF (TextTokenizer.chat_template); it
-    runs in a sandbox. Each message has a "role" ("system", "user", "assistant") and "content".
-    `bos` and `eos` are the texts of these tokens. `add_generation_prompt` ends the text where the
-    model's answer starts. Further values (`tools`, `enable_thinking`, ...) are the template's.
+    runs in a sandbox that bounds its loops and what it makes (see templates.py). Each message has a
+    "role" ("system", "user", "assistant") and "content". `bos` and `eos` are the texts of these
+    tokens. `add_generation_prompt` ends the text where the model's answer starts. Further values
+    (`tools`, `enable_thinking`, ...) are the template's.
 
     The text holds its special tokens: encode it with special=False. Raises ModelError, with what
     the template says, when it is broken or refuses the messages.
     """
     try:
         import jinja2
+
+        from .templates import rendered
     except ImportError as error:
         raise extra("jinja2") from error
     try:
-        text = _compiled(template).render(
-            messages=messages,
-            bos_token=bos,
-            eos_token=eos,
-            add_generation_prompt=add_generation_prompt,
-            **{"tools": None, "documents": None, **values},
-        )
+        own: dict[str, Any] = {"messages": messages, "bos_token": bos, "eos_token": eos}
+        own["add_generation_prompt"] = add_generation_prompt
+        text = rendered(_compiled(template), {"tools": None, "documents": None, **values, **own})
     except jinja2.TemplateError as error:
         raise ModelError(f"the chat template fails: {error}") from error
     except Exception as error:  # whatever an expression in it does
@@ -54,7 +53,8 @@ def _compiled(template: str) -> Any:
     """A template with what templates expect to be there, which transformers set the example for."""
     import jinja2
     from jinja2.ext import Extension
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from .templates import BoundedEnvironment
 
     class Generation(Extension):  # type: ignore[misc, unused-ignore]  # Any where it is not installed
         """Marks the model's own words for training; here it is as if the tags were not there."""
@@ -72,7 +72,7 @@ def _compiled(template: str) -> Any:
     def to_json(value: Any, ensure_ascii: bool = False, **layout: Any) -> str:
         return json.dumps(value, ensure_ascii=ensure_ascii, **layout)
 
-    environment = ImmutableSandboxedEnvironment(
+    environment = BoundedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
     )
     # Jinja's own tojson escapes what HTML would not bear.

@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from collections.abc import Callable
 
 from .. import ops
 from ..device import Device
-from ..errors import ModelError
-from ..quantized import QuantizedTensor
 from ..tensor import Tensor
-from .description import ROPE_FACTORS, Description, Rope
-from .files import Array
-from .matrices import Matrices
-from .source import TensorSource
+from .description import Description
+from .files import MOST
+from .layers import Layer, Linear, Reader
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Linear:
-    """x times a matrix, or several side by side that are packed differently, plus a bias."""
-
-    parts: tuple[QuantizedTensor, ...]
-    bias: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Layer:
-    """The parameters of one layer."""
-
-    attention_norm: Tensor
-    qkv: Linear
-    norms: Tensor | None  # of queries and keys, (2, head_dim)
-    output: Linear
-    attention_post_norm: Tensor | None
-    mlp_norm: Tensor
-    gate_up: Linear
-    down: Linear
-    mlp_post_norm: Tensor | None
-    rope: Rope
-    window: int | None
 
 
 class Cache:
@@ -57,6 +26,16 @@ class Cache:
         ]
 
     @staticmethod
+    def longest(description: Description, device: Device) -> int:
+        """The largest capacity that a device has buffers for."""
+        row = 4 * description.kv_heads * description.head_dim
+        limits = [
+            device.limits.get(name, MOST)
+            for name in ("maxStorageBufferBindingSize", "maxBufferSize")
+        ]
+        return min(min(limits) // row, MOST)
+
+    @staticmethod
     def nbytes(description: Description, capacity: int) -> int:
         """What a cache will take."""
         width = description.kv_heads * description.head_dim
@@ -64,38 +43,30 @@ class Cache:
 
 
 class Decoder:
-    """The weights of a model on a device, and its forward pass.
+    """The weights of a model on a device, which `reader` reads, and its forward pass.
 
-    `activations` is "f32" or "int8" (see ops.linear). Raises ModelError, which names the file and
-    the tensor, before anything is uploaded, when a tensor is missing, of another shape than
-    `description` asks for, or larger than the device binds at once.
+    `activations` is "f32" or "int8" (see ops.linear).
     """
 
     def __init__(
         self,
-        description: Description,
-        source: TensorSource,
-        device: Device,
-        weights: str | None = None,
+        reader: Reader,
         activations: str = "f32",
         progress: Progress = lambda done, total: None,
     ) -> None:
-        self.description = description
-        self.device = device
+        self.description = d = reader.description
         self.activations = activations
-        reader = _Reader(description, Matrices(source, device, weights))
-        self.nbytes = reader.check()
-        total = sum(source.raw(name).nbytes for name in source.names())
-        matrices = reader.matrices
-        names, d = description.names, description
+        self.nbytes = reader.nbytes
+        matrices, names = reader.matrices, d.names
+        self.device = matrices.device
         self.embedding = matrices.read([names.embedding], coarse=False)
         self.layers = []
         for number in range(d.layers):
             self.layers.append(reader.layer(number))
-            progress(matrices.done, total)
+            progress(matrices.done, matrices.total)
         self.norm = matrices.vector([names.norm], [d.hidden], d.norm_offset)
         self.head = self.embedding if d.tied else matrices.read([names.head], coarse=False)
-        progress(total, total)
+        progress(matrices.total, matrices.total)
 
     def __call__(self, ids: Tensor, cache: Cache, at: Tensor, length: Tensor) -> Tensor:
         """Hidden states (rows, hidden) of tokens (rows,) at positions at, at + 1, ...
@@ -200,97 +171,3 @@ class Decoder:
             axis=1,
         )
         return made if linear.bias is None else made + linear.bias
-
-
-class _Reader:
-    """A model's tensors by what they are for."""
-
-    def __init__(self, description: Description, matrices: Matrices) -> None:
-        self.description = description
-        self.matrices = matrices
-        d = description
-        q, kv = d.heads * d.head_dim, d.kv_heads * d.head_dim
-        self.shapes = {
-            "q": (q, d.hidden),
-            "k": (kv, d.hidden),
-            "v": (kv, d.hidden),
-            "o": (d.hidden, q),
-            "gate": (d.intermediate, d.hidden),
-            "up": (d.intermediate, d.hidden),
-            "down": (d.hidden, d.intermediate),
-        }
-        self.ropes = _with_factors(description, matrices)
-
-    def check(self) -> int:
-        """Bytes of all matrices; ModelError for one that is missing, or does not fit."""
-        d, matrices = self.description, self.matrices
-        outer = [d.names.embedding] + ([] if d.tied else [d.names.head])
-        total = 0
-        for name in outer:
-            total += matrices.check([name], [(d.vocabulary, d.hidden)], False)
-        for number in range(d.layers):
-            for parts in (("q", "k", "v"), ("o",), ("gate", "up"), ("down",)):
-                for group in self._groups(number, parts):
-                    shapes = [self.shapes[part] for part in group]
-                    total += matrices.check(self._names(number, group), shapes, True)
-        return total
-
-    def layer(self, number: int) -> Layer:
-        """Everything of one layer, on the device."""
-        d = self.description
-        norms = None
-        if d.qk_norm:
-            names = [d.names.of(part, number) for part in ("q_norm", "k_norm")]
-            pair = self.matrices.vector(names, [d.head_dim] * 2, d.norm_offset)
-            norms = pair.reshape(2, d.head_dim)
-        return Layer(
-            attention_norm=self._norm("attention_norm", number),
-            qkv=self._linear(number, ("q", "k", "v"), d.qkv_bias),
-            norms=norms,
-            output=self._linear(number, ("o",), d.output_bias),
-            attention_post_norm=self._post_norm("attention_post_norm", number),
-            mlp_norm=self._norm("mlp_norm", number),
-            gate_up=self._linear(number, ("gate", "up"), d.mlp_bias),
-            down=self._linear(number, ("down",), d.mlp_bias),
-            mlp_post_norm=self._post_norm("mlp_post_norm", number),
-            rope=self.ropes[number],
-            window=d.windows[number],
-        )
-
-    def _norm(self, part: str, number: int) -> Tensor:
-        d = self.description
-        return self.matrices.vector([d.names.of(part, number)], [d.hidden], d.norm_offset)
-
-    def _post_norm(self, part: str, number: int) -> Tensor | None:
-        return self._norm(part, number) if self.description.post_norms else None
-
-    def _names(self, number: int, parts: Sequence[str]) -> list[str]:
-        return [self.description.names.of(part, number) for part in parts]
-
-    def _groups(self, number: int, parts: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """The parts together where all are packed alike, else each for itself."""
-        kinds = {self.matrices.kind(name) for name in self._names(number, parts)}
-        return [parts] if len(kinds) == 1 else [(part,) for part in parts]
-
-    def _linear(self, number: int, parts: tuple[str, ...], bias: bool) -> Linear:
-        groups = self._groups(number, parts)
-        matrices = tuple(self.matrices.read(self._names(number, group)) for group in groups)
-        if not bias:
-            return Linear(matrices)
-        names = [self.description.names.of(part, number, "bias") for part in parts]
-        lengths = [self.shapes[part][0] for part in parts]
-        return Linear(matrices, self.matrices.vector(names, lengths))
-
-
-def _with_factors(description: Description, matrices: Matrices) -> tuple[Rope, ...]:
-    """The ropes, with the factors that a GGUF keeps as a tensor."""
-    if ROPE_FACTORS not in matrices.source:
-        return description.ropes
-    found: Array = matrices.numbers([ROPE_FACTORS], [description.head_dim // 2])
-    if not np.isfinite(found).all() or (found <= 0).any():
-        raise ModelError(f"{description.path}: tensor {ROPE_FACTORS!r} has numbers that are none")
-    scaling = {"rope_type": "factors", "factors": tuple(found.tolist())}
-    return tuple(
-        Rope(rope.theta, scaling, rope.style) if rope.scaling is not None else rope
-        for rope in description.ropes
-    )

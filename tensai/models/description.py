@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
 from ..ops.frequencies import frequencies
 from .files import Settings
+from .ggufsettings import check_neutral
 from .names import GGUF_NAMES, Names, folder_names, layer_count
 
 WIDEST_HEAD = 256  # of tensai's attention
@@ -56,7 +57,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 8192,
         "attn_logit_softcapping": 50.0,
         "final_logit_softcapping": 30.0,
-        "sliding_window_pattern": 2,
     },
     "gemma3_text": {
         **_GEMMA,
@@ -173,6 +173,9 @@ def _from_config(
     gemma = kind.startswith("gemma")
     hidden, heads = settings.count("hidden_size"), settings.count("num_attention_heads")
     names = folder_names(gemma, tensors)
+    tied = settings.get("tie_word_embeddings", bool, False)
+    if tied and names.embedding not in tensors and names.head in tensors:
+        names = replace(names, embedding=names.head)
     layers = layer_count(settings, "num_hidden_layers", names, tensors)
     dim = settings.count("head_dim", hidden // heads or 1)
     key = "hidden_activation" if gemma else "hidden_act"
@@ -181,6 +184,11 @@ def _from_config(
         raise ModelError(
             f"{settings.path}: {key} is {activation!r}, but tensai's decoder runs "
             f"{', '.join(ACTIVATIONS)}"
+        )
+    if gemma and settings.get("use_bidirectional_attention", bool, False):
+        raise ModelError(
+            f"{settings.path}: use_bidirectional_attention is true, but tensai's decoder lets a "
+            "token see only those before it"
         )
     windows = _windows(kind, settings, layers)
     scored = settings.positive("query_pre_attn_scalar", dim) if gemma else float(dim)
@@ -197,7 +205,7 @@ def _from_config(
         context=settings.count("max_position_embeddings"),
         eps=settings.positive("rms_norm_eps", 1e-6),
         activation=ACTIVATIONS[activation],
-        tied=settings.get("tie_word_embeddings", bool, False),
+        tied=tied,
         attention_scale=1 / math.sqrt(scored),
         windows=windows,
         ropes=_ropes(kind, settings, windows),
@@ -209,8 +217,10 @@ def _from_config(
         post_norms=gemma,
         norm_offset=float(gemma),
         embedding_scale=math.sqrt(hidden) if gemma else 1.0,
-        attention_softcap=_optional(settings, "attn_logit_softcapping"),
-        final_softcap=_optional(settings, "final_logit_softcapping"),
+        attention_softcap=_optional(settings, "attn_logit_softcapping")
+        if kind == "gemma2"
+        else None,
+        final_softcap=_optional(settings, "final_logit_softcapping") if gemma else None,
     )
 
 
@@ -222,11 +232,13 @@ def _optional(settings: Settings, key: str) -> float | None:
 
 
 def _windows(kind: str, settings: Settings, layers: int) -> tuple[int | None, ...]:
-    if settings.values.get("sliding_window") is None:
-        return (None,) * layers
-    window = settings.count("sliding_window")
+    """What transformers makes of these settings, which differs by architecture."""
+    everything: tuple[int | None, ...] = (None,) * layers
+    if kind == "llama" or settings.values.get("sliding_window") is None:
+        return everything
     if kind.startswith("qwen") and not settings.get("use_sliding_window", bool, False):
-        return (None,) * layers
+        return everything
+    window = settings.count("sliding_window")
     kinds = settings.values.get("layer_types")
     if kinds is not None:
         if not isinstance(kinds, list) or len(kinds) != layers:
@@ -243,9 +255,8 @@ def _windows(kind: str, settings: Settings, layers: int) -> tuple[int | None, ..
     if kind.startswith("qwen"):
         first = settings.get("max_window_layers", int)
         return tuple(window if number >= first else None for number in range(layers))
-    if kind.startswith("gemma"):
-        return _every(settings.count("sliding_window_pattern"), window, layers)
-    return (None,) * layers
+    pattern = 2 if kind == "gemma2" else settings.count("sliding_window_pattern")
+    return _every(pattern, window, layers)
 
 
 def _every(pattern: int, window: int, layers: int) -> tuple[int | None, ...]:
@@ -298,6 +309,13 @@ def _checked(path: Path, rope: Rope) -> Rope:
 # GGUF has no setting for these: the sizes of Gemma whose scores are scaled by hidden / heads.
 _WIDE_GEMMAS = {("gemma2", 46), ("gemma3_text", 62)}
 _GGUF_GEMMA_PATTERNS = {"gemma2": 2, "gemma3_text": 6}
+# Which may differ from attention.key_length, or between layers, where heads have several sizes.
+_SAME_LENGTHS = (
+    "attention.value_length",
+    "attention.key_length_swa",
+    "attention.value_length_swa",
+    "rope.dimension_count_swa",
+)
 
 
 def _from_metadata(
@@ -314,11 +332,15 @@ def _from_metadata(
             f"{settings.path}: tensai turns whole heads of {dim} elements, but "
             f"rope.dimension_count is {turning}"
         )
-    window = settings.count("attention.sliding_window") if gemma else 0
-    windows: tuple[int | None, ...] = (None,) * layers
-    if gemma:
-        windows = _every(_GGUF_GEMMA_PATTERNS[architecture], window, layers)
+    windows = _gguf_windows(architecture, settings, layers)
     scored = hidden // heads if (architecture, layers) in _WIDE_GEMMAS else dim
+    scale = 1 / math.sqrt(scored)
+    embedding_scale = math.sqrt(hidden) if gemma else 1.0
+    gemma2 = architecture == "gemma2"
+    same = {"attention.scale": scale, "embedding_scale": embedding_scale}
+    same |= dict.fromkeys(_SAME_LENGTHS, dim)
+    same |= {} if gemma else {"final_logit_softcapping": 0}
+    check_neutral(settings, same if gemma2 else {**same, "attn_logit_softcapping": 0})
     return cls(
         path=settings.path,
         architecture=architecture,
@@ -332,7 +354,7 @@ def _from_metadata(
         eps=settings.positive("attention.layer_norm_rms_epsilon"),
         activation="gelu_tanh" if gemma else "silu",
         tied=GGUF_NAMES.head not in tensors,
-        attention_scale=1 / math.sqrt(scored),
+        attention_scale=scale,
         windows=windows,
         ropes=_gguf_ropes(kind, settings, tensors, windows),
         names=GGUF_NAMES,
@@ -341,9 +363,11 @@ def _from_metadata(
         mlp_bias=GGUF_NAMES.of("gate", 0, "bias") in tensors,
         qk_norm=GGUF_NAMES.of("q_norm", 0) in tensors,
         post_norms=gemma,
-        embedding_scale=math.sqrt(hidden) if gemma else 1.0,
-        attention_softcap=_optional(settings, "attn_logit_softcapping"),
-        final_softcap=_optional(settings, "final_logit_softcapping"),
+        embedding_scale=embedding_scale,
+        attention_softcap=settings.positive("attn_logit_softcapping", 50.0) if gemma2 else None,
+        final_softcap=settings.positive("final_logit_softcapping", 30.0)
+        if gemma2
+        else _optional(settings, "final_logit_softcapping"),
     )
 
 
@@ -354,23 +378,62 @@ def _gguf_ropes(
     theta = settings.positive("rope.freq_base", 1e6 if gemma3 else 1e4)
     # Files of llama-type models have the rows of queries and keys in another order.
     style = "gptj" if kind == "llama" else "neox"
-    scaling: dict[str, Any] | None = None
-    name = settings.get("rope.scaling.type", str, "none")
-    if name in ("linear", "yarn"):
-        scaling = {"rope_type": name, "factor": settings.positive("rope.scaling.factor")}
-        if name == "yarn":
-            original = settings.count("rope.scaling.original_context_length")
-            scaling["original_max_position_embeddings"] = original
-    elif name != "none":
-        raise ModelError(
-            f"{settings.path}: positions are scaled by {name!r}, but tensai runs linear and yarn"
-        )
+    scaling = _gguf_scaling(settings)
     if ROPE_FACTORS in tensors:
+        if scaling is not None:
+            raise ModelError(
+                f"{settings.path}: positions are scaled by {scaling['rope_type']!r} and by the "
+                f"tensor {ROPE_FACTORS!r}, but tensai runs one of them"
+            )
         scaling = {"rope_type": "factors"}  # which the decoder reads
     everything = Rope(theta, scaling, style)
     if scaling is not None and ROPE_FACTORS not in tensors:
         _checked(settings.path, everything)
     if not gemma3:
         return (everything,) * len(windows)
-    near = Rope(LOCAL_THETA, None, style)
+    near = Rope(settings.positive("rope.freq_base_swa", LOCAL_THETA), None, style)
     return tuple(everything if window is None else near for window in windows)
+
+
+def _gguf_scaling(settings: Settings) -> dict[str, Any] | None:
+    """How positions are scaled, with what llama.cpp takes where a file is silent."""
+    kind = settings.get("rope.scaling.type", str, "linear")
+    if kind not in ("none", "linear", "yarn"):
+        raise ModelError(
+            f"{settings.path}: positions are scaled by {kind!r}, but tensai runs linear and yarn"
+        )
+    # The second is what files had before there were several ways.
+    old = settings.positive("rope.scale_linear", 1.0)
+    factor = settings.positive("rope.scaling.factor", old)
+    stretched = settings.positive("rope.scaling.attn_factor", 1.0)
+    if kind != "yarn":
+        check_neutral(settings, {"rope.scaling.attn_factor": 1})
+        linear = kind == "linear" and factor != 1
+        return {"rope_type": kind, "factor": factor} if linear else None
+    context = settings.count("context_length")
+    found: dict[str, Any] = {
+        "rope_type": kind,
+        "factor": factor,
+        "original_max_position_embeddings": settings.count(
+            "rope.scaling.original_context_length", context
+        ),
+        "attention_factor": stretched * (0.1 * math.log(factor) + 1 if factor > 1 else 1.0),
+    }
+    for key in ("beta_fast", "beta_slow"):
+        value = _optional(settings, f"rope.scaling.yarn_{key}")
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def _gguf_windows(architecture: str, settings: Settings, layers: int) -> tuple[int | None, ...]:
+    if not architecture.startswith("gemma"):
+        return (None,) * layers
+    window = settings.count("attention.sliding_window")
+    key = "attention.sliding_window_pattern"
+    pattern = settings.get(key, (int, list), _GGUF_GEMMA_PATTERNS[architecture])
+    if not isinstance(pattern, list):
+        return _every(settings.count(key, pattern), window, layers)
+    if len(pattern) != layers:
+        raise ModelError(f"{settings.path}: expected {layers} truths for {key!r}, not {pattern!r}")
+    return tuple(window if near else None for near in pattern)

@@ -6,6 +6,7 @@ Whatever is missing, damaged or of the wrong kind raises ModelError, which names
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ..errors import ModelError
 Array = np.ndarray[Any, Any]
 
 MOST = 2**31 - 1  # of whatever a setting counts: indices on a device are 32 bits wide
+LARGEST_TEXT = 1 << 26  # bytes of a file that is read whole; an index of shards may have millions
 SMALLEST, LARGEST = (float(bound) for bound in (np.finfo("f4").tiny, np.finfo("f4").max))
 
 # Ends of a missing file's name -> what may lie in its folder instead, and what to say then.
@@ -73,14 +75,32 @@ class Settings:
         return float(value)
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds."""
+def read_text(path: Path) -> str:
+    """A small text file; UnicodeDecodeError where it is not UTF-8.
+
+    A pipe or a device is refused: it may have no end.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{path} can't be read: it is no file")
+        if status.st_size > LARGEST_TEXT:
+            raise ModelError(
+                f"{path} has {status.st_size:,} bytes; tensai reads up to {LARGEST_TEXT:,} of text"
+            )
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise ModelError(missing(path)) from error
     except OSError as error:
         raise ModelError(f"{path} can't be read: {error.strerror}") from error
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds."""
+    try:
+        return json.loads(read_text(path))
+    except ModelError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is damaged: it is not JSON ({error})") from error
 

@@ -14,6 +14,8 @@ from .files import extra
 from .gguffile import GGUFFile
 from .vocabulary import SPACE, TextTokenizer, chosen_template
 
+# Of a token that others merge to. Real ones have some dozens; every cut of one is looked up.
+LONGEST_NAME = 512
 UNKNOWN, CONTROL, USER_DEFINED, BYTE_TOKEN = 2, 3, 4, 6  # values of tokenizer.ggml.token_type
 
 _SUFFIXES = "'s|'t|'re|'ve|'m|'ll|'d"
@@ -270,6 +272,12 @@ def _scored_merges(vocabulary: _Vocabulary) -> list[tuple[str, str]]:
         for name, kind, score in zip(vocabulary.names, vocabulary.kinds, scores, strict=True)
         if kind not in (UNKNOWN, CONTROL, USER_DEFINED, BYTE_TOKEN)
     }
+    longest = max(merged, key=len, default="")
+    if len(longest) > LONGEST_NAME:
+        raise vocabulary.damaged(
+            f"token {vocabulary.ids[longest]} has {len(longest)} characters; tensai reads "
+            f"SentencePiece tokens of up to {LONGEST_NAME}"
+        )
     return [
         (name[:cut], name[cut:])
         for name in sorted(merged, key=lambda name: -merged[name])

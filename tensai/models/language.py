@@ -1,39 +1,26 @@
-"""Language models from their files: text in, text out."""
+"""Language models on a device: text in, text out."""
 
 from __future__ import annotations
 
-import math
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import ops
-from ..device import Device
-from ..errors import ModelError, OutOfDeviceMemoryError
+from ..errors import ModelError
 from ..program import Program
 from ..tensor import Tensor
-from .chat import render
 from .decoder import Cache, Decoder
 from .description import Description
-from .files import Array, read_settings
-from .gguffile import GGUFFile
-from .opening import open_source, open_tokenizer
-from .options import drawing, integer, listed
-from .progress import Progress
-from .source import TensorSource
-from .vocabulary import TextTokenizer
+from .files import Array
+from .options import counted, drawing
+from .prompts import Prompts
 
-CONTEXT = 4096  # tokens that a cache has room for, where nothing is asked for
 CHUNK = 512  # tokens of a prompt that are computed together
 AHEAD = 32  # steps that are queued at most before their tokens are read
-# Of a model whose activations are rounded without being asked for. That moves the scores of one of
-# 135 million (SmolLM2) by up to half their standard deviation: its first answer turns French.
-ENOUGH_WEIGHTS = 500_000_000
 PATIENCE = 0.1  # seconds that a reader waits for tokens at most, about
 
 
@@ -49,99 +36,16 @@ class Timings:
     generated: int = 0  # that the answer has so far
 
 
-def load(
-    path: str | os.PathLike[str],
-    device: Device,
-    weights: str | None = None,
-    activations: str | None = None,
-    context: int | None = None,
-    progress: bool = False,
-) -> LanguageModel:
-    """A language model (Llama, Mistral, Qwen2 and 3, Gemma 2 and 3, SmolLM) on a device.
-
-    `path` is a folder with config.json, tokenizer.json and safetensors, or a GGUF file. `weights`:
-    None keeps them as the file has them, "q8" and "q4" quantize (a scale for each 32 elements;
-    with "q4", embedding and head are q8), "f16" and "f32" convert. `activations`: "int8" rounds
-    what meets quantized weights to int8, with a scale for each 32 elements, "f32" does not; None
-    takes int8 where the device has instructions for it and the model at least 500 million weights:
-    smaller ones are fast anyway, and say other things for it. `context`: tokens that the model's
-    cache has room for, by default the model's longest, at most 4096. `progress` shows how far it is
-    on standard error.
-
-    Raises ModelError, which names the file and the reason, for whatever is missing, damaged, not
-    known or too large, before the weights are read; ImportError without tensai[models].
-    """
-    start = time.perf_counter()
-    if not isinstance(device, Device):
-        raise TypeError(f"expected a device, which tensai.open() gives, but got {device!r}")
-    if context is not None:
-        context = integer("context", context)
-    if activations not in ("f32", "int8", None):
-        raise ValueError(f'expected activations "f32", "int8" or None, but got {activations!r}')
-    source = open_source(path)
-    tokenizer = open_tokenizer(source)
-    description = describe(source)
-    tokenizer.check_rows(description.vocabulary, description.path)
-    room = min(description.context, CONTEXT) if context is None else context
-    if not 1 <= room <= description.context:
-        raise ModelError(
-            f"{description.path}: a context of {room} tokens was asked for; the model was made for "
-            f"1 to {description.context}"
-        )
-    if activations is None:
-        # Software adapters have no instructions for it, whatever their language has.
-        fast = "packed-dot" in device.features and not device.info.software
-        activations = "int8" if fast and _weights(source) >= ENOUGH_WEIGHTS else "f32"
-    name = Path(path).name
-    with Progress(f"MB of {name} loaded", _megabytes(source), progress) as line:
-        try:
-            decoder = Decoder(
-                description,
-                source,
-                device,
-                weights,
-                activations,
-                lambda done, total: line.show(done // 1_000_000),
-            )
-            cache = Cache(description, device, room)
-        except OutOfDeviceMemoryError as error:
-            raise ModelError(
-                f"{description.path} does not fit {device.name} with a context of {room} tokens, "
-                f"which takes {Cache.nbytes(description, room):,} bytes beside the weights: {error}"
-            ) from error
-    device.synchronize()
-    model = LanguageModel(decoder, cache, tokenizer)
-    model.timings.load = time.perf_counter() - start
-    return model
-
-
-def describe(source: TensorSource) -> Description:
-    """What the model in these files is made of."""
-    if isinstance(source, GGUFFile):
-        found = Description.from_metadata(source.settings, source.names())
-        rows = source.shape(found.names.embedding)[0]  # of which some may stand for no token
-        return replace(found, vocabulary=rows)
-    config = read_settings(source.path.parent / "config.json")
-    return Description.from_config(config, source.names())
-
-
-def _weights(source: TensorSource) -> int:
-    return sum(math.prod(source.shape(name)) for name in source.names())
-
-
-def _megabytes(source: TensorSource) -> int:
-    return sum(source.raw(name).nbytes for name in source.names()) // 1_000_000
-
-
 class LanguageModel:
     """A model with its tokenizer and a cache for one text; `load` makes one.
 
     Not for several threads at once. `timings` says what the last generate() took.
     """
 
-    def __init__(self, decoder: Decoder, cache: Cache, tokenizer: TextTokenizer) -> None:
+    def __init__(self, decoder: Decoder, cache: Cache, prompts: Prompts) -> None:
         self.decoder = decoder
-        self.tokenizer = tokenizer
+        self.prompts = prompts
+        self.tokenizer = prompts.tokenizer
         self.device = device = decoder.device
         self.timings = Timings()
         self._cache = cache
@@ -176,8 +80,8 @@ class LanguageModel:
 
     def logits(self, ids: Sequence[int]) -> Array:
         """The scores of every next token after each of `ids`: (len(ids), vocabulary), float32."""
-        tokens = self._checked(ids)
-        self._check_room(len(tokens), 0)
+        tokens = self.prompts.checked(ids)
+        self.prompts.check_room(len(tokens))
         self._known = []
         self._turn += 1
         made = np.empty((len(tokens), self.description.vocabulary), np.float32)
@@ -193,34 +97,16 @@ class LanguageModel:
     ) -> list[int]:
         """The token ids of a prompt: text, messages of a chat, or ids, which stay as they are.
 
-        Text becomes a user's message where `chat` is true, or None and the model has a template.
-        Raises TypeError for anything else.
+        Text becomes a user's message where `chat` is true, or None and the model has a template;
+        `values` are the template's. Raises TypeError for anything else.
         """
-        if isinstance(prompt, str):
-            template = self.tokenizer.chat_template
-            if chat is False or (chat is None and template is None):
-                return self.tokenizer.encode(prompt)
-            prompt = [{"role": "user", "content": prompt}]
-        messages = listed(prompt)
-        if not messages or not isinstance(messages[0], Mapping):
-            return messages
-        if self.tokenizer.chat_template is None:
-            raise ModelError(f"{self.tokenizer.path} has no chat template; give the prompt as text")
-        tokenizer = self.tokenizer
-        text = render(
-            self.tokenizer.chat_template,
-            messages,
-            tokenizer.bos_token,
-            tokenizer.eos_token,
-            **values,
-        )
-        return tokenizer.encode(text, special=False)
+        return self.prompts.encode(prompt, chat, **values)
 
     def generate(
         self,
         prompt: str | Sequence[Any],
         max_tokens: int = 256,
-        temperature: float = 0.0,
+        temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
         seed: int | None = None,
@@ -231,12 +117,13 @@ class LanguageModel:
         `prompt` is text, a list of token ids, or the messages of a chat, each with "role" and
         "content". Text goes in as it is, or with `chat` (None: where the model has a template) as a
         user's message. At a temperature of 0 always the most likely token comes next; else one is
-        drawn as by ops.sample, by the same random numbers for the same `seed`. Ends after
-        max_tokens, or at a token that ends a turn.
+        drawn as by ops.sample, by the same random numbers for the same `seed`. The temperature is 0
+        where none is given, and 1 where top_k, top_p or seed is. Ends after max_tokens, or at a
+        token that ends a turn.
 
         Raises, before anything is computed, ModelError for a prompt that does not fit the context
         together with max_tokens, ValueError for numbers out of range, TypeError for what is none;
-        once the prompt is computed, ModelError where the scores after it are NaN.
+        later ModelError where the scores after the prompt, or after a token of the answer, are NaN.
         """
         ids = self.encode(prompt, chat)
         return self._text(ids, self.tokens(ids, max_tokens, temperature, top_k, top_p, seed))
@@ -255,17 +142,15 @@ class LanguageModel:
         self,
         ids: Sequence[int],
         max_tokens: int = 256,
-        temperature: float = 0.0,
+        temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
         seed: int | None = None,
     ) -> Iterator[int]:
         """The token ids of an answer to token ids (see generate), without the one that ends it."""
-        prompt = self._checked(ids)
-        max_tokens = integer("max_tokens", max_tokens)
-        if max_tokens < 0:
-            raise ValueError(f"expected max_tokens from 0 up, but got {max_tokens}")
-        self._check_room(len(prompt), max_tokens)
+        prompt = self.prompts.checked(ids)
+        max_tokens = counted("max_tokens", max_tokens)
+        self.prompts.check_room(len(prompt), max_tokens)
         return self._tokens(prompt, max_tokens, drawing(temperature, top_k, top_p, seed))
 
     def _tokens(self, prompt: Array, max_tokens: int, way: tuple[Any, ...]) -> Iterator[int]:
@@ -274,15 +159,15 @@ class LanguageModel:
             return
         self._turn = turn = self._turn + 1
         start = time.perf_counter()
-        logits = self._prefill(prompt)
-        self._draw(logits, way)
+        self._draw(self._prefill(prompt), way)
         count = len(prompt)
-        self._check_scores(logits)
         made = self._read(count, count + 1)
         self.timings.prefill = time.perf_counter() - start
         left, ahead = max_tokens - 1, 1
         while True:
             for token in made:
+                if token < 0:
+                    raise self._broken()
                 if token in self.tokenizer.eos:
                     return
                 self.timings.generated += turn == self._turn  # not of another answer
@@ -351,38 +236,19 @@ class LanguageModel:
         self.timings.prompt_tokens = len(prompt) - known
         return self.decoder.logits(hidden[-1:])
 
-    def _check_scores(self, logits: Tensor) -> None:
-        """Refuse NaN, which no token can be drawn by. (All scores are about a megabyte.)"""
-        if np.isnan(logits.download()).any():
-            self._known = []  # keys and values are NaN as well
-            raise ModelError(
-                f"{self.description.path}: the scores that the model gives after this prompt are "
-                "NaN: its weights hold NaN or infinity, or numbers grow beyond float32; fetch its "
-                "files again, or compare with other weights and activations"
-            )
+    def _broken(self) -> ModelError:
+        """What to raise where sampling found NaN, by which no token can be drawn."""
+        self._known = []  # keys and values are NaN as well
+        given = self.timings.generated
+        where = f"{given} tokens of the answer" if given else "this prompt"
+        return ModelError(
+            f"{self.description.path}: the scores that the model gives after {where} are NaN: its "
+            "weights hold NaN or infinity, or numbers grow beyond float32; fetch its files again, "
+            "or compare with other weights and activations"
+        )
 
     def _forward(self, tokens: Array, start: int) -> Tensor:
         upload = self.device.upload
         at = upload(np.array([start], np.int32))
         length = upload(np.array([start + len(tokens)], np.int32))
         return self.decoder(upload(tokens), self._cache, at, length)
-
-    def _checked(self, ids: Sequence[int]) -> Array:
-        tokens = np.asarray(ids)
-        if tokens.ndim != 1 or not tokens.size or tokens.dtype.kind not in "iu":
-            raise ValueError(
-                f"expected token ids: a list of at least one integer, but got {repr(ids)[:80]}"
-            )
-        vocabulary = self.description.vocabulary
-        if tokens.min() < 0 or tokens.max() >= vocabulary:
-            worst = tokens.max() if tokens.max() >= vocabulary else tokens.min()
-            raise ValueError(f"expected token ids from 0 to {vocabulary - 1}, but got {worst}")
-        return tokens.astype(np.int32)
-
-    def _check_room(self, prompt: int, more: int) -> None:
-        if prompt + more > self.context:
-            raise ModelError(
-                f"the prompt has {prompt} tokens and {more} more may follow, but the context has "
-                f"room for {self.context} (the model was made for {self.description.context}); "
-                "shorten the prompt, ask for fewer tokens, or load the model with more context"
-            )

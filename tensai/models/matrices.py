@@ -35,6 +35,7 @@ class Matrices:
         self.device = device
         self.weights = weights
         self.done = 0  # bytes of the file that were read
+        self.total = sum(source.raw(name).nbytes for name in source.readable())
 
     def kind(self, name: str, coarse: bool = True) -> str:
         """How a matrix of the file will lie on the device; not `coarse`: q4 becomes q8."""
@@ -47,8 +48,7 @@ class Matrices:
     def check(self, names: Sequence[str], shapes: Sequence[tuple[int, int]], coarse: bool) -> int:
         """The bytes that the matrices will take; ModelError if they are missing or do not fit."""
         for name, shape in zip(names, shapes, strict=True):
-            if self.source.shape(name) != shape:
-                self.source.tensor(name, shape)  # says so
+            self.source.check_shape(name, shape)
         kind, width = self.kind(names[0], coarse), shapes[0][1]
         made = FORMATS[kind]
         if width % made.block and made.code_parts:

@@ -18,6 +18,14 @@ def integer(what: str, value: Any) -> int:
     return int(value)
 
 
+def counted(what: str, value: Any) -> int:
+    """A Python int from 0 up; ValueError for one below."""
+    count = integer(what, value)
+    if count < 0:
+        raise ValueError(f"expected {what} from 0 up, but got {count}")
+    return count
+
+
 def number(what: str, value: Any) -> float:
     """A Python float from a number; TypeError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
@@ -31,8 +39,11 @@ def number(what: str, value: Any) -> float:
 def drawing(temperature: Any, top_k: Any, top_p: Any, seed: Any) -> tuple[float, int, float, int]:
     """How tokens are drawn: temperature, top_k, top_p and seed as ops.sample takes them.
 
+    Without a temperature (None), what only matters where tokens are drawn asks for one of 1.
     TypeError for what is no number, ValueError for one out of range.
     """
+    if temperature is None:
+        temperature = 0.0 if (top_k, top_p, seed) == (None, None, None) else 1.0
     temperature = number("temperature", temperature)
     top_k = None if top_k is None else integer("top_k", top_k)
     top_p = None if top_p is None else number("top_p", top_p)

@@ -67,6 +67,11 @@ def _read(path: Path) -> dict[str, Entry]:
 def _indexed(path: Path) -> dict[str, Entry]:
     """The tensors that an index names, each from the file that it names."""
     settings = read_settings(path)
+    if "weight_map" not in settings.values:
+        raise ModelError(
+            f"{path} lists no files of tensors (it has no 'weight_map'); give the model's folder, "
+            "its .safetensors file, or its .safetensors.index.json"
+        )
     places = Settings(path, settings.get("weight_map", dict))
     files: dict[str, dict[str, Entry]] = {}
     entries = {}

@@ -26,6 +26,7 @@ BLOCKS = {
     "Q6_K": (256, 210),
 }
 KINDS = (*FLOATS, *BLOCKS)  # that tensai reads
+AT_ONCE = 1 << 24  # bytes that are compared at a time
 
 
 class Entry(NamedTuple):
@@ -57,6 +58,10 @@ class TensorSource:
         """The names of all tensors, in the file's order."""
         return list(self._entries)
 
+    def readable(self) -> list[str]:
+        """The names of the tensors of kinds that tensai reads."""
+        return [name for name, entry in self._entries.items() if entry.kind in self.kinds]
+
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
@@ -77,13 +82,26 @@ class TensorSource:
 
         Blocks are expanded by the gguf package.
         """
+        self.check_shape(name, shape)
+        entry = self._entry(name)
+        return _floats(entry.data, entry.kind, shape)
+
+    def check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raise ModelError where a tensor is not of `shape`."""
         entry = self._entry(name)
         if entry.shape != shape:
             raise ModelError(
                 f"{entry.path}: tensor {name!r} is of shape {entry.shape}, but {self.sizes} asks "
                 f"for {shape}; {self._mismatch()}"
             )
-        return _floats(entry.data, entry.kind, shape)
+
+    def same(self, name: str, other: str) -> bool:
+        """Whether two tensors hold the same bytes as the same kind and shape."""
+        if (self.kind(name), self.shape(name)) != (self.kind(other), self.shape(other)):
+            return False
+        a, b = self.raw(name), self.raw(other)
+        parts = (slice(start, start + AT_ONCE) for start in range(0, len(a), AT_ONCE))
+        return all(np.array_equal(a[part], b[part]) for part in parts)
 
     def rows(self, name: str, start: int, stop: int) -> Array:
         """Rows start to stop (not included) of a tensor, along its first axis, as float32.
@@ -106,15 +124,12 @@ class TensorSource:
             raise ModelError(
                 f"{self.path} has no tensor {name!r}; it is of another architecture, or incomplete"
             )
-        self.check_kind(entry.path, name, entry.kind)
-        return entry
-
-    def check_kind(self, path: Path, name: str, kind: str) -> None:
-        """Raise ModelError where tensai does not read a tensor's kind."""
-        if kind not in self.kinds:
+        if entry.kind not in self.kinds:
             raise ModelError(
-                f"{path}: tensor {name!r} is of dtype {kind}; tensai reads {', '.join(self.kinds)}"
+                f"{entry.path}: tensor {name!r} is of dtype {entry.kind}; tensai reads "
+                f"{', '.join(self.kinds)}"
             )
+        return entry
 
     def _mismatch(self) -> str:
         return "the two files belong to different models"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import ModelError
-from .files import Settings, read_settings, read_tokenizer
+from .files import Settings, read_settings, read_text, read_tokenizer
 
 SPACE = "\u2581"  # SentencePiece's sign for a space
 BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")  # SentencePiece's name of a byte
@@ -290,8 +290,8 @@ def _chat_template(folder: Path, config: Settings) -> str | None:
     path = folder / "chat_template.jinja"
     if path.is_file():
         try:
-            return path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
+            return read_text(path)
+        except UnicodeDecodeError as error:
             raise ModelError(f"{path} can't be read: {error}") from error
     return chosen_template(config, "chat_template")
 

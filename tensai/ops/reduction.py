@@ -299,9 +299,10 @@ def _argmax_columns(job: Job) -> None:
     job.step("argmax", values, [source, target], params, outputs, -(-length // LANES) + 16)
 
 
-def _argmax_rows(job: Job, subgroup: bool) -> None:
+def argmax_rows(job: Job, view: tuple[int, int], subgroup: bool, marking: bool = False) -> None:
+    """Steps for the place of the largest in (rows, length); `marking`: -1 where one is NaN."""
     source, target = job.inputs[0], job.outputs[0]
-    rows, length = job.facts["outer"], job.facts["length"]
+    rows, length = view
     units, vector = _units(rows, length)
     chunks, chunk = _chunks(rows, length)
     values = {
@@ -312,6 +313,7 @@ def _argmax_rows(job: Job, subgroup: bool) -> None:
         "SIGNED_KEYS": "vec4<i32>" if vector else "i32",
         "SHARED": "vec2<u32>",
         "PARTS": False,
+        "MARKING": marking,
         "LAST": chunks == 1,
         "OUT": "i32" if chunks == 1 else "vec2<u32>",
     }
@@ -338,13 +340,13 @@ def _argmax_rows(job: Job, subgroup: bool) -> None:
     kernels=[
         Kernel(
             "argmax_subgroup",
-            lambda job: _argmax_rows(job, subgroup=True),
+            lambda job: argmax_rows(job, (job.facts["outer"], job.facts["length"]), True),
             frozenset({"subgroup"}),
             lambda job: job.facts["inner"] == 1,
         ),
         Kernel(
             "argmax_tree",
-            lambda job: _argmax_rows(job, subgroup=False),
+            lambda job: argmax_rows(job, (job.facts["outer"], job.facts["length"]), False),
             fits=lambda job: job.facts["inner"] == 1,
         ),
         Kernel("argmax_columns", _argmax_columns),

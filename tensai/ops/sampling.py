@@ -12,6 +12,8 @@ from ..dtypes import f32, i32
 from ..errors import ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
 from ..tensor import Tensor
+from .reduction import argmax_rows
+from .reduction_probes import argmax_probes
 
 LEAST = 1e-30  # a float32 below is near what GPUs take for 0
 PASSES = 16  # over a row to find a threshold, two bits of a key at a time
@@ -67,6 +69,42 @@ def draw(
     return Result((Spec(logits.shape[:1], i32),), (f32, i32))
 
 
+def _likeliest(job: Job, subgroup: bool) -> None:
+    rows, length = job.inputs[0].shape
+    argmax_rows(job, (rows, length), subgroup, marking=True)
+
+
+def _likeliest_probes() -> list[Probe]:
+    made = []
+    for probe in argmax_probes():
+        x = probe.inputs[0]
+        if x is None or x.dtype != f32 or probe.arguments.get("axis") == 0:
+            continue
+        rows = np.where(np.isnan(x), np.float32(0), x).reshape(-1, x.shape[-1])
+        spoiled = rows.copy()
+        spoiled[::3, -2] = np.nan
+        made += [Probe((rows,)), Probe((spoiled,))]
+    return made
+
+
+@operation(
+    kernels=[
+        Kernel(
+            "likeliest_subgroup",
+            lambda job: _likeliest(job, subgroup=True),
+            frozenset({"subgroup"}),
+        ),
+        Kernel("likeliest_tree", lambda job: _likeliest(job, subgroup=False)),
+    ],
+    reference=reference.likeliest,
+    probes=_likeliest_probes,
+    method=False,
+)
+def likeliest(logits: Spec) -> Result:
+    """The place of the largest in each row of logits (rows, vocabulary), -1 where one is NaN."""
+    return Result((Spec(logits.shape[:1], i32),), (f32,))
+
+
 @composition
 def sample(
     logits: Tensor,
@@ -81,16 +119,17 @@ def sample(
     Probabilities are softmax(logits / temperature). Only the top_k most likely tokens count, and of
     them only the most likely that together reach the share top_p of their probability (Holtzman et
     al., 2019); tokens as likely as the last one count as well. At a temperature of 0, the most
-    likely. The random numbers follow from seed (its low 32 bits), `counter` (an integer, or an
-    integer tensor of one element that a recorded program moves on) and the row, so that the same
-    come out on every device. Raises ShapeError, or ValueError for numbers out of range.
+    likely. A row with NaN in it, by which nothing can be drawn, gives -1. The random numbers follow
+    from seed (its low 32 bits), `counter` (an integer, or an integer tensor of one element that a
+    recorded program moves on) and the row, so that the same come out on every device. Raises
+    ShapeError, or ValueError for numbers out of range.
     """
     if logits.ndim != 2 or not logits.shape[1]:
         raise ShapeError(f"[sample] expected logits (rows, vocabulary), but got {logits.shape}")
     rules.floats_only("sample", logits.dtype)
     temperature, kept, share = checked_options(temperature, top_k, top_p)
     if temperature == 0:
-        made: Tensor = logits.argmax(axis=1)
+        made: Tensor = likeliest(logits)
         return made
     place = counter if isinstance(counter, Tensor) else logits.device.constant(counter, i32)
     if place.size != 1:

@@ -20,7 +20,7 @@ from .normalize import layer_norm, layer_norm_xhat, log_softmax, rms_norm, softm
 from .packed import packed_dequantize, packed_embed, packed_matmul
 from .positions import append_kv, copy_rows, rope
 from .reduce import argmax, maximum, mean, minimum, total
-from .sampling import sample
+from .sampling import likeliest, sample
 
 __all__ = [
     "adam_step",
@@ -38,6 +38,7 @@ __all__ = [
     "layer_norm",
     "layer_norm_grad",
     "layer_norm_xhat",
+    "likeliest",
     "log_softmax",
     "log_softmax_grad",
     "matmul",

@@ -28,7 +28,7 @@ def sample(
     drawn = np.empty(rows, np.int32)
     for row, (line, stream) in enumerate(zip(logits.astype(np.float64), streams, strict=True)):
         if np.isnan(line).any():
-            drawn[row] = np.argmax(np.isnan(line))
+            drawn[row] = -1
             continue
         largest = line.max()
         relative = np.where(line == largest, 0.0, (line - largest) / temperature)
@@ -42,6 +42,12 @@ def sample(
         noise = -np.log(-np.log(uniform / 2.0**24))
         drawn[row] = np.argmax(np.where(kept, relative + noise, -np.inf))
     return drawn
+
+
+def likeliest(logits: Array) -> Array:
+    """The place of the largest logit of each row, -1 where one is NaN."""
+    broken = np.isnan(logits).any(axis=1)
+    return np.where(broken, -1, logits.argmax(axis=1))
 
 
 def _nucleus(line: Array, weights: Array, top_p: float) -> float:
