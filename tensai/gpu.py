@@ -412,6 +412,8 @@ class GpuPlan:
                             dispatch,
                             storages if slots is None else [storages[slot] for slot in slots],
                         )
+                    program.wrote(storages[count : count + len(self.outputs)])
+                    program.wrote(storages[place] for place in self.written)
                 if encoder.count >= SUBMIT_AFTER and not device._held:
                     device.submit()
         if self.plain:

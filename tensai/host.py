@@ -20,7 +20,7 @@ from .tensor import Tensor
 class HostStorage:
     """An array, counted in its device's memory account."""
 
-    __slots__ = ("array", "device", "version")
+    __slots__ = ("__weakref__", "array", "device", "version")
 
     def __init__(self, device: HostDevice, array: Array) -> None:
         self.device = device
@@ -69,6 +69,7 @@ class HostDevice(Device):
         step()
         if self.program is not None:
             self.program.call(step)
+            self.program.wrote([target.storage])
 
     def view(self, tensor: Tensor) -> Array:
         array: Array = tensor.storage.array

@@ -26,7 +26,7 @@ def size_class(nbytes: int) -> int:
 class Storage:
     """Memory on a GPU device. Goes back to the pool when the last tensor lets go of it."""
 
-    __slots__ = ("buffer", "pool", "version")
+    __slots__ = ("__weakref__", "buffer", "pool", "version")
 
     def __init__(self, pool: Pool, buffer: Any) -> None:
         self.pool = pool

@@ -11,7 +11,7 @@ from small_runs import Run, batches, same
 
 import tensai
 from tensai.autograd import Parameter, cross_entropy, no_grad, recorded
-from tensai.errors import DeviceMismatchError, NaNError, TensorFreedError
+from tensai.errors import DeviceMismatchError, GradientError, NaNError, TensorFreedError
 from tensai.optim import SGD
 
 pytestmark = pytest.mark.usefixtures("still_works")
@@ -148,6 +148,17 @@ def test_gradients_that_a_recorded_step_leaves(dev: tensai.Device) -> None:
                     run.optimizer.step()
         same(plain, kept)
         assert kept.calls == (2 if pattern == "cleared" else kept.calls)
+
+
+def test_a_replay_between_forward_and_backward_is_refused(dev: tensai.Device) -> None:
+    """As an optimizer's step that is not recorded: the parameters that the tape saved are gone."""
+    run = Run(dev)
+    step = recorded(run.step)
+    for x, labels in batches(dev, 5):
+        loss = run.w[0].square().sum()
+        step(x, labels)
+        with pytest.raises(GradientError, match="changed in place"):
+            loss.backward()
 
 
 def test_parameters_that_moved_or_went(gpu: tensai.Device, cpu: tensai.Device) -> None:
