@@ -26,7 +26,7 @@ class Program:
         self._steps: list[Callable[[], None]] = []
         self._ready = False
         self.fixed_by: str | None = None
-        self.learned: dict[Any, Any] = {}  # parameters that it works on, and their memory
+        self._assumed: dict[Any, tuple[Callable[[], Any], Any]] = {}
         # Parameters whose gradients it sets, and whether there must be none before.
         self.graded: dict[Any, bool] = {}
         self._written: dict[int, weakref.ref[Any]] = {}
@@ -52,6 +52,15 @@ class Program:
     def fixed(self, why: str) -> None:
         """Note that something happened once while this was recorded and is no part of a replay."""
         self.fixed_by = self.fixed_by or why
+
+    def assume(self, key: Any, look: Callable[[], Any]) -> None:
+        """Note what a replay takes for granted: that look() gives what it gives now."""
+        if key not in self._assumed:
+            self._assumed[key] = (look, look())
+
+    def holds(self) -> bool:
+        """Whether what a replay takes for granted is still so."""
+        return all(look() == value for look, value in self._assumed.values())
 
     def finish(self) -> None:
         """The block has ended."""

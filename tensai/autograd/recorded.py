@@ -84,7 +84,8 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     It runs as it is where a replay would not do the same: where something in it happens on the
     host (a download such as float(loss), an upload), where it adds to gradients from before the
     call, where arguments are parameters, named, or cannot be told apart, and under nan_check().
-    A parameter that has moved to another device has it recorded again.
+    A parameter that has moved to another device, or an optimizer whose momentum or the like was
+    set to another number, has it recorded again.
     """
     steps: dict[Any, _Step] = {}
     lock = threading.RLock()
@@ -112,9 +113,7 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
                     steps.pop(next(iter(steps)))
                 step = steps[key] = _Step()
             program = step.program
-            if program is not None and any(
-                parameter._storage is not memory for parameter, memory in program.learned.items()
-            ):
+            if program is not None and not program.holds():
                 steps[key] = step = _Step()
                 program = None
             if program is not None:
