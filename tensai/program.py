@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
 LONGEST = 256  # dispatches that are submitted at a time
 ENOUGH = 48  # to be worth a submission at a replay's end
 
+recording: list[Program] = []  # those whose blocks are open, on any device
+
+
+def elsewhere(device: Device) -> None:
+    """Note that a device works while this thread records on others."""
+    for program in recording:
+        if program.device is not device and program.thread == threading.get_ident():
+            program.fixed("another device worked while it was recorded")
+
 
 class Program:
     """The operations of a `record()` block, in order, with the memory they work on."""
@@ -26,6 +36,8 @@ class Program:
         self._steps: list[Callable[[], None]] = []
         self._ready = False
         self.fixed_by: str | None = None
+        self.checks: list[tuple[Any, Callable[[Any], Any]]] = []  # of what memory is filled with
+        self.thread = threading.get_ident()
         self._assumed: dict[Any, tuple[Callable[[], Any], Any]] = {}
         # Parameters whose gradients it sets, and whether there must be none before.
         self.graded: dict[Any, bool] = {}

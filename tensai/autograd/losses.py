@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops, rules
+from .. import ops
 from ..errors import DTypeError, ShapeError
+from ..indices import checked
 from ..tensor import Tensor
 
 
@@ -31,9 +32,7 @@ def cross_entropy(logits: Tensor, labels: Any) -> Tensor:
     if not logits.ndim:
         raise ShapeError("[cross_entropy] expected logits (..., classes), but got a 0-d tensor")
     classes = logits.shape[-1]
-    if not isinstance(labels, Tensor):
-        array = rules.host_indices("cross_entropy", labels, classes, f"{classes} classes", "label")
-        labels = logits.device.upload(array)
+    labels = checked(logits.device, "cross_entropy", labels, classes, f"{classes} classes", "label")
     if labels.shape != logits.shape[:-1]:
         raise ShapeError(
             f"[cross_entropy] expected labels of shape {logits.shape[:-1]}, but got {labels.shape}"
