@@ -13,6 +13,7 @@ says for the number of steps before: `SGD(parameters, lr=0.1, schedule=lambda st
 from __future__ import annotations
 
 import math
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -284,9 +285,9 @@ class Adam(Optimizer):
         super().__init__(parameters, lr, schedule)
         try:
             beta1, beta2 = betas
-            self.betas = (float(beta1), float(beta2))
         except (TypeError, ValueError):
             raise ValueError(f"betas are two numbers, but got {betas!r}") from None
+        self.betas = (_number("betas", beta1), _number("betas", beta2))
         if any(not 0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas lie from 0 to below 1, but got {betas}")
         self.eps = _at_least("eps", eps, 0.0)
@@ -330,9 +331,12 @@ def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float
     As torch.nn.utils.clip_grad_norm_, in place and without a download. The parameters lie on one
     device. With a max_norm of infinity it only says the norm.
     """
-    if not max_norm >= 0:
+    if not _number("max_norm", max_norm) >= 0:
         raise ValueError(f"expected max_norm from 0 up, but got {max_norm!r}")
-    given: Any = [parameters] if isinstance(parameters, Parameter) else parameters
+    given: Any = [parameters] if isinstance(parameters, Parameter) else list(parameters)
+    for parameter in given:
+        if not isinstance(parameter, Parameter):
+            raise DTypeError(f"clip_grad_norm_ takes Parameters, not a {type(parameter).__name__}")
     grads = [parameter.grad for parameter in given if parameter.grad is not None]
     if not grads:
         raise ValueError("no parameter has a gradient; call backward() first")
@@ -349,11 +353,14 @@ def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float
     return norm
 
 
+def _number(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"expected a number for {name}, but got {value!r}")
+    return float(value)
+
+
 def _at_least(name: str, value: float, least: float) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"expected a number for {name}, but got {value!r}") from None
+    number = _number(name, value)
     if not least <= number < math.inf:
         raise ValueError(f"expected {name} from {least:g} up, but got {value!r}")
     return number

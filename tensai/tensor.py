@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,6 +69,11 @@ class Tensor:
 
     def __getitem__(self, index: Any) -> Tensor:
         return self.getitem(index)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[index] for index in range(len(self)))
 
     def __len__(self) -> int:
         if not self.shape:

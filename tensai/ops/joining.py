@@ -91,7 +91,7 @@ def concat(device: Any, tensors: Sequence[Any], axis: int = 0) -> Tensor:
     made = device.empty(shape, through)
     start = 0
     for part in parts:
-        if part.size:
+        if part.size or type(part) is not Tensor:  # an empty one too may have a part in gradients
             made = put(made, part if part.dtype == through else part.astype(through), axis, start)
         start += part.shape[axis]
     return made if common == through else made.astype(common)

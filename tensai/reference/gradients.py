@@ -67,7 +67,7 @@ def embed_grad(indices: Array, grad: Array, rows: int) -> Array:
     made = np.zeros((rows, dim))
     flat = indices.reshape(-1)
     right = (flat >= 0) & (flat < rows)
-    np.add.at(made, flat[right], grad.reshape(-1, dim)[right])
+    np.add.at(made, flat[right], grad.reshape(flat.size, dim)[right])
     return made
 
 
