@@ -314,11 +314,12 @@ class Device(ABC):
             if self.program is not None:
                 raise RuntimeError("a program is being recorded already; end its block first")
             self.program = program = self._new_program()
-            recording.append(program)
             try:
+                recording.append(program)
                 yield program
             finally:
-                recording.remove(program)
+                if program in recording:  # unless it was interrupted before
+                    recording.remove(program)
                 self.program = None
                 program.finish()
 

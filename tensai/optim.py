@@ -13,7 +13,6 @@ says for the number of steps before: `SGD(parameters, lr=0.1, schedule=lambda st
 from __future__ import annotations
 
 import math
-import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -331,7 +330,8 @@ def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float
     As torch.nn.utils.clip_grad_norm_, in place and without a download. The parameters lie on one
     device. With a max_norm of infinity it only says the norm.
     """
-    if not _number("max_norm", max_norm) >= 0:
+    limit = _number("max_norm", max_norm)
+    if not limit >= 0:
         raise ValueError(f"expected max_norm from 0 up, but got {max_norm!r}")
     given: Any = [parameters] if isinstance(parameters, Parameter) else list(parameters)
     for parameter in given:
@@ -346,17 +346,20 @@ def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float
     for grad in grads:
         total = total + grad.astype(f32).square().sum()
     norm: Tensor = total.sqrt()
-    if max_norm < math.inf:
-        factor = (max_norm / (norm + 1e-6)).minimum(1.0)
+    if limit < math.inf:
+        factor = (limit / (norm + 1e-6)).minimum(1.0)
         for grad in grads:
             grad.scale_(factor)
     return norm
 
 
 def _number(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"expected a number for {name}, but got {value!r}")
-    return float(value)
+    try:  # what float() takes, a tensor of one element too, but for what is no number
+        if not isinstance(value, (bool, np.bool_, str, bytes)):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"expected a number for {name}, but got {value!r}")
 
 
 def _at_least(name: str, value: float, least: float) -> float:

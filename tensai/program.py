@@ -23,7 +23,7 @@ recording: list[Program] = []  # those whose blocks are open, on any device
 
 def elsewhere(device: Device) -> None:
     """Note that a device works while this thread records on others."""
-    for program in recording:
+    for program in tuple(recording):  # other threads add theirs
         if program.device is not device and program.thread == threading.get_ident():
             program.fixed("another device worked while it was recorded")
 

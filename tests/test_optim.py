@@ -141,7 +141,7 @@ def test_bad_arguments(dev: tensai.Device) -> None:
     for lr in (-1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="lr"):
             optimizer.lr = lr
-    wrong = [None, True, "0.1", [0.1], 1j]
+    wrong = [None, True, np.True_, "0.1", b"1", [0.1], 1j, dev.ones(2)]
     for value in wrong:
         for name in ("lr", "momentum", "weight_decay"):
             with pytest.raises(TypeError, match=f"number for {name}"):
@@ -162,7 +162,8 @@ def test_bad_arguments(dev: tensai.Device) -> None:
     for given in (dev.ones(3), [w, dev.ones(3)], [w * 2], [None]):
         with pytest.raises(DTypeError, match="takes Parameters"):
             clip_grad_norm_(given, 1.0)  # type: ignore[arg-type]
-    assert SGD([w], lr=np.float32(0.5)).lr == 0.5
+    for number in (0.5, np.float32(0.5), np.array(0.5), dev.upload(0.5)):
+        assert SGD([w], lr=number).lr == 0.5  # type: ignore[arg-type]
     assert w.tolist() == [1, 1, 1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -295,6 +296,35 @@ def test_work_on_another_device_counts_as_the_hosts(
             step(dev.ones(3))
         assert len(shown) == CALLS
         assert total.tolist() == [{"in place": CALLS, "recorded": CALLS + 1}.get(way, 0)]
+
+
+def test_work_of_other_threads_on_their_devices_does_not_count(dev: tensai.Device) -> None:
+    calls, stop = [], threading.Event()
+
+    @recorded
+    def step(x: Any) -> Any:
+        calls.append(None)
+        worked.clear()
+        assert worked.wait(20)
+        return x * 2
+
+    worked = threading.Event()
+    with tensai.open("cpu") as other:
+
+        def work() -> None:
+            while not stop.is_set():
+                _ = other.ones(1) + 1
+                worked.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            for number in range(CALLS):
+                assert float(step(dev.full(1, number))) == 2 * number
+        finally:
+            stop.set()
+            thread.join()
+    assert len(calls) == 2
 
 
 def test_gradients_and_results_that_are_freed(dev: tensai.Device) -> None:
