@@ -31,7 +31,7 @@ from .memory import Pool, Storage, size_class
 from .operation import Job, Operation, Result, Spec, pack
 from .ops.tiles import Pace
 from .plan import ReferencePlan
-from .program import GpuProgram, elsewhere, recording
+from .program import GpuProgram, recording
 from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
 from .tuning import saved_paces
@@ -64,10 +64,8 @@ class GpuDevice(Device):
         self._staging: wgpu.Buffer | None = None
 
     def usable(self) -> None:
-        if recording:
-            elsewhere(self)
-        native = self.native
-        if self._closed or native.lost or native.handle is None:  # each call comes here
+        native = self.native  # each call comes here
+        if recording or self._closed or native.lost or native.handle is None:
             super().usable()
             native.usable()
 
