@@ -78,7 +78,8 @@ def matmul(a: Any, b: Any) -> Any:
 
     On the accelerator sums are float32, as in NumPy, in another order: within 1e-6 * sqrt(k) of
     the exact answer, relative to its largest element. NaN and infinities come out as NumPy's, but
-    without its warnings about them. If the device fails, the product runs on the CPU, with one
+    without its warnings about them, and where sums leave float32's range on the way, the order
+    decides. If the device fails, the product runs on the CPU, with one
     warning for each device.
     """
     accelerator = _here.get(_everywhere)
@@ -127,7 +128,10 @@ def _checked(device: Any, threshold: Any) -> _Accelerator | None:
                 "threshold is a number of multiply-accumulates, or None for the one measured "
                 f"here, not {threshold!r}"
             )
-        threshold = float(threshold)
+        try:
+            threshold = float(threshold)
+        except OverflowError:
+            threshold = math.inf  # no product is as large either
         if not threshold >= 0:
             raise ValueError(
                 f"threshold is a number of multiply-accumulates from 0 up, not {threshold!r}"

@@ -37,7 +37,9 @@ from .tensor import Tensor
 from .tuning import saved_paces
 
 SUBMIT_AFTER = 64  # dispatches: the card works on a piece while the next one is recorded
-JUNK = b"\xc5\x5c\xc5\x5c"  # no small number in any dtype
+JUNK = 0x47C5C5C7  # no small number in any dtype, and another one when something is added
+POISON = 0xFFFFFF00  # and the next ones: NaN, or an integer that is no index
+GUARD = 64  # bytes of junk, at least, behind each tensor of a self-check
 LOOPS_COUNTED = 1 << 20
 
 
@@ -59,6 +61,8 @@ class GpuDevice(Device):
         self.program: GpuProgram | None = None
         self._encoder: wgpu.CommandEncoder | None = None
         self._held = 0  # how many batch() blocks are open
+        self._guards: dict[int, int] = {}  # what is behind a self-check's tensors, by storage
+        self._poisoned = 0  # how many tensors of self-checks, modulo 256
         self._apart = False  # recording beside pending work, whose memory must not be touched
         self._pipelines: dict[tuple[str, int, bool], wgpu.ComputePipeline] = {}
         self._staging: wgpu.Buffer | None = None
@@ -120,6 +124,7 @@ class GpuDevice(Device):
         with self.lock:
             before = self._encoder, self._held, self._apart, self.program
             reserve, self.pool.recording_into = self.pool.recording_into, None
+            self._guards = {}
             self._encoder, self._held, self._apart, self.program = None, 0, True, None
             try:
                 yield
@@ -143,10 +148,14 @@ class GpuDevice(Device):
 
     def take(self, nbytes: int) -> Storage:
         """Memory that the next recorded dispatch may write."""
-        storage = self.pool.take(nbytes, unread=self._apart)
-        if self._apart:
-            # A kernel that writes nothing must not find the last one's right answer here.
-            self._write(storage, JUNK * (storage.buffer.size // len(JUNK)))
+        # A kernel that writes nothing must not find the last one's right answer here.
+        return self._guarded(nbytes, JUNK) if self._apart else self.pool.take(nbytes)
+
+    def _guarded(self, nbytes: int, word: int) -> Storage:
+        """Memory for a self-check, full of one word, with some of it behind the tensor."""
+        storage = self.pool.take(nbytes + GUARD, unread=True)
+        self._guards[id(storage)] = word
+        self._write(storage, np.full(storage.buffer.size // 4, word, np.uint32))
         return storage
 
     def allocate(self, spec: Spec) -> Storage:
@@ -157,7 +166,13 @@ class GpuDevice(Device):
         data = array.astype(np.uint32) if array.dtype == bool_ else array
         self.usable()
         with self.lock:
-            storage = self.pool.take(device_bytes(array.size, array.dtype), unread=True)
+            nbytes = device_bytes(array.size, array.dtype)
+            if self._apart:
+                # Each another one, so that copying one tensor's to another's shows.
+                self._poisoned = (self._poisoned + 1) % 256
+                storage = self._guarded(nbytes, POISON + self._poisoned)
+            else:
+                storage = self.pool.take(nbytes, unread=True)
             self._write(storage, data)
             if self.program is not None:
                 self.program.pin(storage)
@@ -194,6 +209,19 @@ class GpuDevice(Device):
             return raw.astype(np.bool_)
         np.not_equal(raw, 0, out=out)
         return out
+
+    def fetch_whole(self, tensor: Tensor) -> tuple[Array, str]:
+        """A self-check's tensor, and where a kernel wrote beyond its end ("" if nowhere)."""
+        spec, buffer = tensor.spec, tensor.storage.buffer
+        words = np.empty(buffer.size // 4, np.uint32)
+        with self.lock:
+            self._read(buffer, words)
+        # Kernels may write whole vectors of 16 bytes.
+        end = -(-device_bytes(spec.size, spec.dtype) // 16) * 4
+        written = np.flatnonzero(words[end:] != self._guards[id(tensor.storage)])
+        beyond = f"wrote {4 * int(written[0])} bytes beyond its result" if written.size else ""
+        raw = words if spec.dtype == bool_ else words.view(spec.dtype)  # 1 is true and no other
+        return raw[: spec.size].reshape(spec.shape), beyond
 
     def _read(self, buffer: wgpu.Buffer, target: Array) -> None:
         flat = target.reshape(-1).view(np.uint8).data

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DeviceLostError, KernelError, LimitExceededError, ValidationError
-from .operation import OPERATIONS, Job, Kernel, Operation, Probe, Spec
+from .operation import OPERATIONS, Job, Kernel, Operation, Probe, Spec, fold, fold_early
 from .tensor import Tensor
 from .verdicts import VerdictStore
 
@@ -28,6 +30,9 @@ logger = logging.getLogger("tensai")
 SURE_LOOPS = 40_000  # iterations that every driver makes
 
 MODES = ("first-use", "always", "off")
+
+# What came of a kernel's probe in one folding: "" where it was right.
+Ran = dict[tuple[int, int, Callable[[int], tuple[int, int, int]]], str]
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,7 @@ class SelfCheck:
     def check(self, operation: Operation) -> Verdict:
         """Check every kernel of one operation that this device can run, whatever is known."""
         found_now: dict[str, str] = {}
+        ran: Ran = {}
         covered = True
         right: list[str] = []
         failures: list[str] = []
@@ -109,7 +115,7 @@ class SelfCheck:
                 job = self._job(operation, kernel, arguments)
                 if job is None:
                     continue
-                reason = self._reason(operation, kernel, job, found_now)
+                reason = self._reason(operation, kernel, job, found_now, ran)
                 if reason:
                     if reason not in failures:
                         failures.append(reason)
@@ -120,10 +126,19 @@ class SelfCheck:
             covered = covered and found
         return Verdict(operation.name, covered, tuple(right), tuple(failures))
 
-    def _job(self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]) -> Job | None:
+    def _job(
+        self,
+        operation: Operation,
+        kernel: Kernel,
+        arguments: dict[str, Any],
+        folded: Callable[[int], tuple[int, int, int]] = fold,
+    ) -> Job | None:
         """The planned job of a kernel, or None where it can't be used."""
         job = self._fitting(operation, kernel, arguments)
-        return job if job is not None and self._planned(kernel, job) else None
+        if job is None:
+            return None
+        job.fold = folded
+        return job if self._planned(kernel, job) else None
 
     def _fitting(
         self, operation: Operation, kernel: Kernel, arguments: dict[str, Any]
@@ -141,15 +156,21 @@ class SelfCheck:
         return job.loops < SURE_LOOPS or job.loops < self.device.loop_limit
 
     def _reason(
-        self, operation: Operation, kernel: Kernel, job: Job, known: dict[str, str] | None = None
+        self,
+        operation: Operation,
+        kernel: Kernel,
+        job: Job,
+        known: dict[str, str] | None = None,
+        ran: Ran | None = None,
     ) -> str:
         """Empty if every source of the job may be used, else why not.
 
         `known` are the verdicts that count, by default those of this process and of the cache,
-        or none at all where checks are off.
+        or none at all where checks are off. What probes that already `ran` said is not asked again.
         """
         if known is None and self.mode == "off":
             return ""
+        ran = {} if ran is None else ran
         for source in dict.fromkeys(step.source for step in job.steps):
             text = f"{operation.name}\0{kernel.name}\0{int(self.device.checked)}\0{source}"
             key = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -157,7 +178,7 @@ class SelfCheck:
             if reason is None and known is None and self._store is not None:
                 reason = self._store.get(key)
             if reason is None:
-                reason = self._probe(operation, kernel, source)
+                reason = self._probe(operation, kernel, source, ran)
                 if self._store is not None:
                     self._store.put(key, reason)
             self._verdicts[key] = reason
@@ -167,24 +188,48 @@ class SelfCheck:
                 return reason
         return ""
 
-    def _probe(self, operation: Operation, kernel: Kernel, source: str) -> str:
-        """Run the operation's probes that use `source`; "" if all are right."""
-        ran = False
+    def uses(self, operation: Operation, kernel: Kernel, source: str) -> list[tuple[Probe, Job]]:
+        """The probes of a source, the largest of them with its workgroups folded early."""
+        found = []
+        sizes = []
         for probe in operation.probes():
             job = self._job(operation, kernel, probe_arguments(operation, probe))
-            if job is None or all(step.source != source for step in job.steps):
-                continue
-            ran = True
-            what = f"kernel {kernel.name} of {operation.name}"
-            try:
-                wrong = self._run(operation, probe, job)
-            except DeviceLostError:
-                raise
-            except (KernelError, ValidationError, LimitExceededError) as error:
-                return f"{what} was refused: {error}"
-            if wrong:
-                return f"{what} {wrong}"
-        return "" if ran else f"kernel {kernel.name} of {operation.name} has no probe for this use"
+            own = [step for step in job.steps if step.source == source] if job else []
+            if job is not None and own:
+                found.append((probe, job))
+                sizes.append(sum(math.prod(step.groups) for step in own))
+        if not found:
+            return []
+        place = sizes.index(max(sizes))
+        probe, job = found[place]
+        early = self._job(operation, kernel, probe_arguments(operation, probe), fold_early)
+        if early is None or all(
+            a.groups == b.groups for a, b in zip(early.steps, job.steps, strict=True)
+        ):
+            return found
+        del sizes[place]
+        if max(sizes, default=1) > 1:  # another probe takes several workgroups as they are
+            found[place] = probe, early
+        else:
+            found.append((probe, early))
+        return found
+
+    def _probe(self, operation: Operation, kernel: Kernel, source: str, ran: Ran) -> str:
+        """Run the operation's probes that use `source`; "" if all are right."""
+        what = f"kernel {kernel.name} of {operation.name}"
+        uses = self.uses(operation, kernel, source)
+        for probe, job in uses:
+            key = id(kernel), id(probe), job.fold
+            if key not in ran:
+                try:
+                    ran[key] = self._run(operation, probe, job)
+                except DeviceLostError:
+                    raise
+                except (KernelError, ValidationError, LimitExceededError) as error:
+                    ran[key] = f"was refused: {error}"
+            if ran[key]:
+                return f"{what} {ran[key]}"
+        return "" if uses else f"{what} has no probe for this use"
 
     def _run(self, operation: Operation, probe: Probe, job: Job) -> str:
         arguments = probe_arguments(operation, probe)
@@ -205,9 +250,9 @@ class SelfCheck:
             outputs = made if isinstance(made, tuple) else (made,)
             outputs = outputs[: len(result.outputs)]
             outputs += tuple(tensors[place] for place in written)
-            got = [tensor.download() for tensor in outputs]
-        for one, other in zip(got, expected, strict=True):
-            wrong = difference(one, other, probe.tolerance)
+            got = [device.fetch_whole(tensor) for tensor in outputs]
+        for (one, beyond), other in zip(got, expected, strict=True):
+            wrong = difference(one, other, probe.tolerance, floor=probe.floor) or beyond
             if wrong:
                 shapes = ", ".join(str(array.shape) for array in given)
                 return f"{wrong} (probe of {shapes})"
@@ -223,15 +268,25 @@ def probe_arguments(operation: Operation, probe: Probe) -> dict[str, Any]:
     return dict(bound.arguments)
 
 
-def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float) -> str:
-    """Empty if two arrays agree, NaN for NaN, else where they first differ."""
+def difference(
+    got: np.ndarray[Any, Any],
+    expected: np.ndarray[Any, Any],
+    tolerance: float,
+    *,
+    floor: float | None = None,
+) -> str:
+    """Empty if two arrays agree, NaN for NaN, else where they first differ.
+
+    `tolerance` is relative to the largest finite element, or with a `floor` to each.
+    """
     with np.errstate(invalid="ignore"):  # NumPy warns about some NaNs here
         a = got.astype(np.float64).reshape(-1)
         b = expected.astype(np.float64).reshape(-1)
     finite = np.isfinite(b)
     scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
     with np.errstate(invalid="ignore"):
-        close = np.abs(a - b) <= tolerance * scale
+        allowed = tolerance * scale if floor is None else tolerance * np.abs(b) + floor
+        close = np.abs(a - b) <= allowed
     same = (a == b) | (np.isnan(a) & np.isnan(b)) | (close & finite)
     if same.all():
         return ""

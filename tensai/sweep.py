@@ -109,7 +109,7 @@ def _run(device: Device, options: argparse.Namespace) -> int:
             textwrap.fill(note, 80, break_long_words=False),
             file=sys.stderr if options.json else sys.stdout,
         )
-    return int(any(row.wrong for row in rows))
+    return int(any(row.wrong for row in rows) or (options.save and saved is None))
 
 
 def _save(device: Device, rows: list[Row], found: float | None) -> tuple[Path | None, str]:

@@ -73,7 +73,7 @@ class Tensor:
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("iteration over a 0-d tensor")
-        return (self[index] for index in range(len(self)))
+        return (self[index] for index in range(self.shape[0]))
 
     def __len__(self) -> int:
         if not self.shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from pathlib import Path
@@ -30,7 +31,8 @@ def saved_threshold(device: Device) -> float | None:
     if threshold == "never":
         return math.inf
     if isinstance(threshold, (int, float)) and not isinstance(threshold, bool) and threshold >= 0:
-        return float(threshold)
+        with contextlib.suppress(OverflowError):
+            return float(threshold)
     logger.debug("ignored a damaged threshold in %s", threshold_file(device))
     return None
 

@@ -455,7 +455,7 @@ def test_the_saved_threshold(gpu: tensai.Device, cpu: tensai.Device, tmp_path: P
     assert list(path.parent.iterdir()) == [path]
 
     saved = json.loads(path.read_text())
-    for damaged in (-1, True, "1e8", None, [], math.nan):
+    for damaged in (-1, True, "1e8", None, [], math.nan, 10**400):
         path.write_text(json.dumps({**saved, "threshold": damaged}))
         assert chosen(gpu) == 4e8
     for text in ("", "{", "[]", "3", "[" * 100_000, json.dumps({"threshold": 5.0}), "\xff\xfe"):

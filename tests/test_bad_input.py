@@ -209,13 +209,6 @@ def test_attributes_that_are_no_numbers(dev: tensai.Device) -> None:
     assert t.rms_norm(row, eps=np.float32(1e-6)).shape == t.shape
 
 
-def test_iterating(dev: tensai.Device) -> None:
-    assert [row.tolist() for row in dev.upload([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
-    assert list(dev.zeros((0, 3))) == []
-    with pytest.raises(TypeError, match="0-d"):
-        list(dev.upload(1.0))
-
-
 def test_operands_of_functions(dev: tensai.Device) -> None:
     x = numbers((3, 4))
     t = dev.upload(x)

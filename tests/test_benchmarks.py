@@ -54,6 +54,17 @@ def test_tables_are_printed_written_and_drawn(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_attention_and_quantized_weights_beside_pytorch() -> None:
+    pytest.importorskip("torch")
+    done = benchmarks("--peer", "torch", "--quick", "--json", "--only", "attention", "quantized")
+    assert done.returncode == 0, done.stderr
+    _, attention, one, many = json.loads(done.stdout)["tables"]
+    assert [row["rows"] for row in attention["rows"]] == [64]
+    assert len(one["rows"]) == len(many["rows"]) == 4  # q8 and q4, float32 and int8 activations
+    for table in (attention, one, many):
+        assert all(value for row in table["rows"] for value in row.values())
+
+
 def test_the_readme_has_a_place_for_each_peer() -> None:
     text = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     for peer in ("torch", "wgpu", "numpy", "llama.cpp"):

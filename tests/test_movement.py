@@ -70,6 +70,25 @@ def test_indexing_copies(dev: tensai.Device) -> None:
     same(part + 1, wide(x[1]) + 1, 1e-7, each=True)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(
+    "index", [0, slice(None), slice(0, None), ..., None, (slice(0, 1), slice(None)), -1], ids=str
+)
+def test_indexing_copies_whatever_the_shape(dev: tensai.Device, rows: int, index: Any) -> None:
+    x = numbers((rows, 4))
+    t = dev.upload(x)
+    t[index].scale_(5.0)
+    same(t, x)
+
+
+def test_only_axes_are_iterated(dev: tensai.Device) -> None:
+    rows = list(dev.upload(numbers((3, 2))))
+    assert len(rows) == 3
+    same(rows[1], numbers((3, 2))[1])
+    with pytest.raises(TypeError, match="0-d"):
+        list(dev.ones(()))
+
+
 @pytest.mark.parametrize(
     "index",
     [

@@ -8,12 +8,14 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wgpu_native_py as wgpu
+from wgpu_native_py.declarations import ffi_for
 from wgpu_native_py.pipeline import bindings, workgroup_bytes
 
 SCALE = """
@@ -337,3 +339,31 @@ def test_an_interrupt_inside_a_callback_reaches_the_caller(device: wgpu.Device) 
                 encoder.submit()
         assert binding.kept == []
     assert (read(device, buffer, np.float32, 4) == 1).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="cuts an ELF file off")
+@pytest.mark.parametrize("left", [0, 40, 64, 100_000, -1])
+def test_a_library_that_was_cut_off_is_refused(tmp_path: Path, left: int) -> None:
+    whole = wgpu.load().path.read_bytes()
+    path = tmp_path / "libwgpu_native.so"
+    path.write_bytes(whole[:left])
+    # The loader would die of it, so that another process has to try.
+    code = "import sys, wgpu_native_py as w\ntry: w.load(library=sys.argv[1])\n"
+    code += "except w.LibraryNotFoundError as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(path) in done.stdout
+    assert ("cut off" in done.stdout) == (left not in (0, 40))
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(3)", "raise ValueError", "ffi = ", "", "\0"])
+def test_damaged_declarations_are_parsed_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    api = wgpu.load().api
+    monkeypatch.setenv("TENSAI_CACHE_DIR", str(tmp_path))
+    assert ffi_for(api).sizeof("WGPUBufferDescriptor") > 0
+    (kept,) = (tmp_path / "declarations").glob("*.py")
+    kept.write_text(text)
+    assert ffi_for(api).sizeof("WGPUBufferDescriptor") > 0
+    assert kept.read_text() != text

@@ -219,6 +219,19 @@ def test_power_is_accurate(dev: tensai.Device) -> None:
     same(dev.upload(a[ordinary]) ** b[ordinary], expected[ordinary], 2e-6, each=True)
 
 
+def test_powers_near_the_ends_of_float32(dev: tensai.Device) -> None:
+    # On the way to a whole negative power lies its inverse, which may be no normal number.
+    b = np.repeat(np.arange(-32, 33, dtype=f32), 64)
+    b = b[b != 0]
+    size = np.tile(np.linspace(80, 88.6, 32), 128)  # logarithms of results
+    for sign in (1, -1):
+        a = (np.exp(sign * size / b) * np.where(np.arange(b.size) % 2, -1, 1)).astype(f32)
+        expected = wide(a) ** wide(b)
+        ordinary = (abs(expected) < 3.4e38) & (abs(expected) > 1.2e-38)
+        assert ordinary.sum() > 3000
+        same(dev.upload(a[ordinary]) ** b[ordinary], expected[ordinary], 2e-6, each=True)
+
+
 def test_signs_of_zero(dev: tensai.Device) -> None:
     zeros = dev.upload(np.array([0.0, -0.0], f32))
     assert np.signbit((-zeros).download()).tolist() == [True, False]

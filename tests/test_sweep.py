@@ -249,7 +249,7 @@ def test_save(found: Any, gpu: tensai.Device, capsys: Captured) -> None:
     assert "sends products from 3.16e+03" in capsys.readouterr().out
     assert threshold() == round(10**3.5)
     found(0.1, 0.5, None)
-    assert sweep.main(["--save"]) == 0
+    assert sweep.main(["--save"]) == 1
     assert "not saved" in capsys.readouterr().out
     assert threshold() == round(10**3.5)
     found(0.1, 0.5)

@@ -34,7 +34,7 @@ def ffi_for(api: str) -> Any:
     text = header_text(api)
     digest = hashlib.sha256(f"{_cffi_backend.__version__}\0{text}".encode()).hexdigest()[:24]
     path = cache_dir() / "declarations" / f"{api}_{digest}.py"
-    with contextlib.suppress(Exception):  # a damaged file is as good as none
+    with contextlib.suppress(Exception, SystemExit):  # a damaged file is as good as none
         return _load(path)
     from cffi import FFI
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import struct
 import sys
 import threading
 from pathlib import Path
@@ -73,6 +74,7 @@ def _load(path: Path, source: str) -> Library:
     if sys.platform == "win32" and path.parent != Path():
         # A dependent DLL (dxcompiler.dll) may lie beside the library.
         os.add_dll_directory(str(path.parent))
+    _check_whole(path, source)
     try:
         # ctypes never closes a library, so this also pins it: handles may be released at
         # interpreter exit, after every Python reference to the library is gone.
@@ -96,6 +98,25 @@ def _load(path: Path, source: str) -> Library:
     library = Library(path, version, api, source, ffi, c)
     library.binding.route_log(logger)
     return library
+
+
+def _check_whole(path: Path, source: str) -> None:
+    """LibraryNotFoundError for an ELF file that was cut off, which the loader would die of."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+            size = file.seek(0, os.SEEK_END)
+    except OSError:
+        return  # only the loader knows where it lies, or it says what is wrong
+    if head[:6] != b"\x7fELF\x02\x01" or len(head) < 64:
+        return
+    (sections,) = struct.unpack_from("<Q", head, 40)  # the table of sections is the file's end
+    length, count = struct.unpack_from("<2H", head, 58)
+    if size < sections + length * count:
+        raise LibraryNotFoundError(
+            f"{path} (from {source}) was cut off: it has {size:,} bytes of "
+            f"{sections + length * count:,}. Fetch it again with `{fetch_command()}`."
+        )
 
 
 def _binding_class(api: str) -> type[Binding]:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .device import processors
 from .encoder import CommandEncoder
@@ -27,6 +27,15 @@ SLOTS = 16  # pieces on their way at a time
 THREADS = min(8, processors())
 SPAN = 256 << 20  # bytes between which signals are let through
 PATIENCE = 5.0  # seconds of looking whether a piece has arrived, before waiting for everything
+
+
+class Span(NamedTuple):
+    """`size` bytes from `first` on, of a buffer and of the host's memory at `address`."""
+
+    buffer: Buffer
+    address: int
+    first: int
+    size: int
 
 
 class Slot:
@@ -99,25 +108,17 @@ class Transfers:
                 with uninterrupted():
                     # Slots are given up when something fails: who knows which are mapped.
                     slots = self._rings.pop(usage, [])
-                    size = min(SPAN, view.nbytes - start)
-                    while len(slots) < min(SLOTS, -(-size // PIECE)):
+                    span = Span(buffer, address, start, min(SPAN, view.nbytes - start))
+                    while len(slots) < min(SLOTS, -(-span.size // PIECE)):
                         slots.append(Slot(self._device, usage))
                     copies: list[Future[Any]] = []
                     try:
-                        move(buffer, start, size, address, slots, copies)
+                        move(span, slots, copies)
                     finally:
                         wait(copies)  # no thread may write where nothing is mapped any more
                     self._rings[usage] = slots
 
-    def _write(
-        self,
-        buffer: Buffer,
-        first: int,
-        size: int,
-        address: int,
-        slots: list[Slot],
-        copies: list[Future[Any]],
-    ) -> None:
+    def _write(self, span: Span, slots: list[Slot], copies: list[Future[Any]]) -> None:
         filling: deque[tuple[Slot, int, int, Future[Any]]] = deque()
 
         def send() -> None:
@@ -125,39 +126,31 @@ class Transfers:
             copy.result()
             slot.unmap()
             encoder = CommandEncoder(self._device)
-            encoder.copy(slot.buffer, buffer, nbytes, to=start)
+            encoder.copy(slot.buffer, span.buffer, nbytes, to=start)
             encoder.submit()
             slot.map()
 
-        for slot, start, nbytes in pieces(slots, first, size):
+        for slot, start, nbytes in pieces(slots, span):
             # The other half of the slots is on its way to the device meanwhile.
             while filling and (len(filling) >= SLOTS // 2 or filling[0][3].done()):
                 send()
             target = slot.address()
             padded = nbytes + -nbytes % 4  # only whole words can be copied
             ctypes.memset(target + nbytes, 0, padded - nbytes)
-            copy = self._threads.submit(ctypes.memmove, target, address + start, nbytes)
+            copy = self._threads.submit(ctypes.memmove, target, span.address + start, nbytes)
             copies.append(copy)
             filling.append((slot, start, padded, copy))
         while filling:
             send()
 
-    def _read(
-        self,
-        buffer: Buffer,
-        first: int,
-        size: int,
-        address: int,
-        slots: list[Slot],
-        copies: list[Future[Any]],
-    ) -> None:
+    def _read(self, span: Span, slots: list[Slot], copies: list[Future[Any]]) -> None:
         moving: deque[tuple[Slot, int, int]] = deque()
         emptying: deque[tuple[Slot, Future[Any]]] = deque()
 
         def empty() -> None:
             slot, start, nbytes = moving.popleft()
             source = slot.address()
-            copy = self._threads.submit(ctypes.memmove, address + start, source, nbytes)
+            copy = self._threads.submit(ctypes.memmove, span.address + start, source, nbytes)
             copies.append(copy)
             emptying.append((slot, copy))
 
@@ -166,13 +159,13 @@ class Transfers:
             copy.result()
             slot.unmap()
 
-        for slot, start, nbytes in pieces(slots, first, size):
+        for slot, start, nbytes in pieces(slots, span):
             if len(moving) + len(emptying) == SLOTS:
                 while len(emptying) < SLOTS // 2:  # or only one thread would ever copy
                     empty()
                 release()
             encoder = CommandEncoder(self._device)
-            encoder.copy(buffer, slot.buffer, nbytes + -nbytes % 4, start)
+            encoder.copy(span.buffer, slot.buffer, nbytes + -nbytes % 4, start)
             encoder.submit()
             slot.map()
             moving.append((slot, start, nbytes))
@@ -182,7 +175,8 @@ class Transfers:
             release()
 
 
-def pieces(slots: list[Slot], first: int, size: int) -> Iterator[tuple[Slot, int, int]]:
-    """(slot, start, bytes) of each piece of `size` bytes from `first` on; slots take turns."""
-    for number, start in enumerate(range(first, first + size, PIECE)):
-        yield slots[number % len(slots)], start, min(PIECE, first + size - start)
+def pieces(slots: list[Slot], span: Span) -> Iterator[tuple[Slot, int, int]]:
+    """(slot, start, bytes) of each piece of a span; slots take turns."""
+    end = span.first + span.size
+    for number, start in enumerate(range(span.first, end, PIECE)):
+        yield slots[number % len(slots)], start, min(PIECE, end - start)

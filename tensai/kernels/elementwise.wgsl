@@ -18,12 +18,8 @@ var<params> params: Params;
 #endif
 @group(0) @binding({{OUT_BINDING}}) var<storage, read_write> out: array<vec4<{{OUT_WORD}}>>;
 
-fn apply(a: {{A}}, b: {{B_OR_A}}, c: {{C_OR_A}}) -> {{OUT}} {
+fn apply({{PARAMETERS}}) -> {{OUT}} {
     return {{EXPRESSION}};
-}
-
-fn stored(a: {{A_WORD}}, b: {{B_WORD}}, c: {{C_WORD}}) -> {{OUT_WORD}} {
-    return {{OUT_WORD}}(apply({{A}}(a), {{B_OR_A}}(b), {{C_OR_A}}(c)));
 }
 
 @compute @workgroup_size(256)
@@ -36,24 +32,22 @@ fn main(
     if (index >= params.vectors) {
         return;
     }
+#if B
     var va = a[index * params.step_a];
     va = select(va, vec4<{{A_WORD}}>(va.x), params.step_a == 0u);
-#if B
     var vb = b[index * params.step_b];
     vb = select(vb, vec4<{{B_WORD}}>(vb.x), params.step_b == 0u);
 #else
-    let vb = va;
+    let va = a[index];
 #endif
 #if C
     var vc = c[index * params.step_c];
     vc = select(vc, vec4<{{C_WORD}}>(vc.x), params.step_c == 0u);
-#else
-    let vc = va;
 #endif
     out[index] = vec4<{{OUT_WORD}}>(
-        stored(va.x, vb.x, vc.x),
-        stored(va.y, vb.y, vc.y),
-        stored(va.z, vb.z, vc.z),
-        stored(va.w, vb.w, vc.w),
+        {{OUT_WORD}}(apply({{X}})),
+        {{OUT_WORD}}(apply({{Y}})),
+        {{OUT_WORD}}(apply({{Z}})),
+        {{OUT_WORD}}(apply({{W}})),
     );
 }

@@ -354,7 +354,10 @@ fn power_f32(a: f32, b: f32) -> f32 {
             square *= square;
             n >>= 1u;
         }
-        return select(product, 1.0 / product, b < 0.0);
+        // What is below the normal numbers may have become 0, though its inverse is a number.
+        if (b > 0.0 || abs(product) >= 1.17549435e-38) {
+            return select(product, 1.0 / product, b < 0.0);
+        }
     }
     let parts = log_parts(abs(a));
     let size = b * parts.x;

@@ -27,7 +27,7 @@ var<params> params: Params;
 #endif
 @group(0) @binding({{OUT_BINDING}}) var<storage, read_write> out: array<{{OUT_WORD}}>;
 
-fn apply(a: {{A}}, b: {{B_OR_A}}, c: {{C_OR_A}}) -> {{OUT}} {
+fn apply({{PARAMETERS}}) -> {{OUT}} {
     return {{EXPRESSION}};
 }
 
@@ -64,13 +64,9 @@ fn main(
     let va = a[at_a];
 #if B
     let vb = b[at_b];
-#else
-    let vb = va;
 #endif
 #if C
     let vc = c[at_c];
-#else
-    let vc = va;
 #endif
-    out[index] = {{OUT_WORD}}(apply({{A}}(va), {{B_OR_A}}(vb), {{C_OR_A}}(vc)));
+    out[index] = {{OUT_WORD}}(apply({{WHOLE}}));
 }

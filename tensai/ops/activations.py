@@ -11,7 +11,7 @@ from .. import reference, rules
 from ..dtypes import f32, narrowed_to
 from ..operation import Job, Probe, Result, Spec, composition, operation
 from ..tensor import Tensor
-from .elementwise import binary, sample, typed, unary
+from .elementwise import COUNT, binary, sample, typed, unary
 from .strided import elementwise
 
 relu = unary(
@@ -29,7 +29,7 @@ tanh = unary(
     "tanh_f32(a)",
     np.tanh,
     lambda grad, x: x.activate_grad("tanh", grad),
-    tolerance=3e-7,
+    tolerance=1e-6,
 )
 sigmoid = unary(
     "sigmoid",
@@ -37,7 +37,7 @@ sigmoid = unary(
     "sigmoid_f32(a)",
     reference.sigmoid,
     lambda grad, x: x.activate_grad("sigmoid", grad),
-    tolerance=3e-7,
+    tolerance=1e-6,
 )
 silu = unary(
     "silu",
@@ -45,7 +45,7 @@ silu = unary(
     "silu_f32(a)",
     reference.silu,
     lambda grad, x: x.activate_grad("silu", grad),
-    tolerance=3e-7,
+    tolerance=1e-6,
 )
 
 
@@ -57,7 +57,8 @@ def _gelu_expression(job: Job) -> str:
     kernels=[elementwise("gelu", _gelu_expression)],
     reference=reference.gelu,
     probes=lambda: [
-        Probe((sample(1027, f32, 1),), {"approximate": form}, 3e-7) for form in ("none", "tanh")
+        Probe((sample(COUNT, f32, 1),), {"approximate": form}, 2e-6, floor=1e-6)
+        for form in ("none", "tanh")
     ],
     gradients={
         "x": lambda grad, x, approximate: x.activate_grad(
@@ -111,8 +112,11 @@ def activate(x: Tensor, name: str) -> Tensor:
         Probe((x, grad), {"name": name}, 5e-7)
         for name in ACTIVATIONS
         for x, grad in (
-            (sample(1027, f32, 1), np.linspace(-3, 3, 1027, dtype=f32)),
-            (sample(60, f32, 1).reshape(5, 1, 12), np.linspace(-3, 3, 7, dtype=f32)[:, None]),
+            (sample(COUNT, f32, 1), np.linspace(-3, 3, COUNT, dtype=f32)),
+            (
+                sample(64, f32, 1).reshape(1, 2, 1, 2, 1, 16),
+                np.linspace(-3, 3, 12, dtype=f32).reshape(2, 1, 3, 1, 2, 1),
+            ),
         )
     ],
 )

@@ -91,7 +91,20 @@ def _probes() -> list[Probe]:
     for dim in (60, 100, 200):
         add(75, 150, dim, "added", scale=0.05)
         add(75, 150, dim, causal=True, window=80)
+
+    def add_peaks(queries: int, rows: int, dim: int) -> None:
+        """Exact scores so far apart that any other largest one than theirs overflows."""
+        q = rng.integers(-2, 3, (2, queries, 4 * dim)).astype(np.float32)
+        k = rng.integers(-2, 3, (2, rows, 2 * dim)).astype(np.float32)
+        v = rng.normal(0, 1, k.shape).astype(np.float32)
+        length = np.array(2**31 - 1, np.int32)  # more than there are
+        options = {"heads": 4, "kv_heads": 2, "scale": 32.0}
+        made.append(Probe((q, k, v, length), options, 5e-6))
+
+    for dim in (21, 62, 102, 199, 60, 100, 200):
+        add_peaks(19, 45, dim)
     for queries, rows, dim in ((1, 300, 60), (5, 300, 200), (7, 60, 128)):
+        add_peaks(queries, rows, dim)
         add(queries, rows, dim, causal=True, softcap=2.0)
         add(queries, rows, dim, "bool", window=200)
         add(queries, rows, dim, "added", scale=0.05)

@@ -20,14 +20,18 @@ def _probes() -> list[Probe]:
     made = []
 
     def add(queries: int, rows: int, dim: int, mask: str = "", **options: Any) -> None:
-        """Two batches of four heads, two of k and v; the last rows of those do not count."""
-        valid = rows - 4
+        """Two batches of four heads, two of k and v; the last rows of those do not count, or all
+        do where the mask is of numbers."""
+        valid = rows if mask == "added" else rows - 4
         q, grad = rng.normal(0, 1, (2, 2, queries, 4 * dim)).astype(np.float32)
         k, v = rng.normal(0, 1, (2, 2, rows, 2 * dim)).astype(np.float32)
         k[:, valid:] = np.nan
         v[:, valid:] = np.nan
         grad[1, queries // 2, 0] = np.nan  # which not every row of k and v meets
-        inputs = [q, k, v, grad, np.array(valid, np.uint32 if mask else np.int32)]
+        length = np.array(valid, np.int32)
+        if mask:
+            length = np.array(valid, np.uint32) if mask == "bool" else np.array(2**31 - 1, np.int32)
+        inputs = [q, k, v, grad, length]
         if mask:
             seen = rng.integers(0, 3, (2, 1, queries, rows)) > 0
             seen[1, 0, queries // 2] = False  # a query that sees nothing

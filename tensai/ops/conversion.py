@@ -65,27 +65,49 @@ def _probes() -> list[Probe]:
         2048.5,
         2049.5,
         -3e9,
+        2147483648.0,
+        4294967040.0,
+        4294967296.0,
+        -2147483904.0,
+        0.25,
         3e9,
         5e9,
         -0.75,
         2147483520.0,
     ]
-    floats = np.concatenate([edges, rng.normal(0, 100, 1010)]).astype(np.float32)
-    halves = rng.integers(0, 1 << 16, 1027).astype(np.uint16)
+    floats = np.concatenate([edges, rng.normal(0, 100, 2029)]).astype(np.float32)
+    # Every float16; and of some, the next float32 and the middle to the next float16, with the
+    # next float32 on either side of it: where rounding changes.
+    halves = rng.permutation(1 << 16).astype(np.uint16)[:-1]
+    near = halves[:2001].view(np.float16).astype(f32).view(np.int32)
+    near = np.concatenate([near + step for step in (0, -1, 1, 0xFFF, 0x1000, 0x1001)])
+    small = [np.arange(at - 3, at + 4) for at in (0x33000000, 0x33800000, 0x38800000, 0x477FF000)]
+    near = np.concatenate([near, *small]).astype(np.int32).view(f32)
     # Payloads of NaN may change on the way; whether it is NaN may not.
     made = [
         Probe((floats,), {"dtype": "float16"}),
+        Probe((near,), {"dtype": "float16"}),
         Probe((halves.view(np.float16),), {"dtype": "float32"}),
     ]
+    # No NaN that shows only in the upper bits; 0 and 1 often enough for bool.
+    floats[3::5], floats[40:43] = (
+        0.0,
+        np.array([0x7F800001, 0xFFC12345, 0x3F800000], np.uint32).view(f32),
+    )
+    small_integers = rng.integers(-2, 3, 2047)
+    large = rng.integers(-(2**31), 2**31, 2047)
+    mixed = np.where(rng.integers(0, 2, 2047), small_integers, large)
     samples: dict[Any, Any] = {
         f32: floats,
-        i32: rng.integers(-(2**31), 2**31, 1027).astype(np.int32),
-        u32: rng.integers(0, 2**32, 1027).astype(np.uint32),
-        bool_: rng.integers(0, 2, 1027).astype(np.bool_),
+        i32: mixed.astype(np.int32),
+        u32: mixed.astype(np.int32).view(np.uint32),
+        bool_: rng.integers(0, 2, 2047).astype(np.bool_),
     }
-    for source, sample in samples.items():
-        made.extend(Probe((sample,), {"dtype": target.name}, 1e-7) for target in samples)
-        del source
+    for sample in samples.values():
+        made.extend(
+            Probe((sample,), {"dtype": target.name}, 1e-7 if target == f32 else 0.0, floor=0.0)
+            for target in samples
+        )
     return made
 
 

@@ -25,10 +25,20 @@ Gradients = dict[Any, Callable[..., Any]]
 NUMBERS = (f32, i32, u32)
 EVERY = (*NUMBERS, bool_)
 
+# Where functions change their form, saturate or have no value. No denormal: devices may take it
+# for 0. The last are NaN with other bits than usual.
 SPECIAL = np.array(
-    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e4, -1e4, 88.5, -87.0, 1e-6],
+    [
+        *(np.nan, np.inf, -np.inf, 0, -0.0, 1, -1, 0.5, -2.5, 3, -3, 2, 1e4, -1e4, 88.5, -87, 1e-6),
+        *(3.4e38, -3.4e38, 1.2e-38, 1e30, 33, -32, 16777217, 0.999, 1.001, -0.7, 255.5, -101, 5e9),
+    ],
     dtype=np.float32,
 )
+SPECIAL = np.append(SPECIAL, np.array([0x7F800001, 0xFFC12345], np.uint32).view(np.float32))
+WHOLE = np.array([0, 1, -1, 2, -2, 3, 7, -9, 10, 31, 65_537, 2**31 - 1, -(2**31), -31], np.int64)
+
+TINY = 1.1754944e-38  # the smallest normal number: devices may take what is less for 0
+COUNT = 2047  # elements: all but the last of two full workgroups, four a thread
 
 
 def sample(count: int, dtype: DType, seed: int) -> Array:
@@ -36,11 +46,23 @@ def sample(count: int, dtype: DType, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     if dtype == f32:
         array = rng.normal(0, 3, count).astype(np.float32)
+        array[1::4] *= 12
         array[: len(SPECIAL)] = np.roll(SPECIAL, seed)[:count]
         return array
     if dtype == bool_:
         return rng.integers(0, 2, count).astype(np.bool_)
     return rng.integers(0 if dtype == u32 else -9, 10, count).astype(dtype)
+
+
+def pairs(dtype: DType) -> tuple[Array, Array]:
+    """COUNT pairs: every special value with every other, then others."""
+    a, b = sample(COUNT, dtype, 1), sample(COUNT, dtype, 2)
+    if dtype == bool_:
+        return a, b
+    special = SPECIAL if dtype == f32 else WHOLE.astype(dtype)
+    a[: special.size**2] = np.repeat(special, special.size)
+    b[: special.size**2] = np.tile(special, special.size)
+    return a, b
 
 
 def _define(
@@ -82,7 +104,11 @@ def unary(
 
     def probes() -> list[Probe]:
         dtypes = NUMBERS if integers else (f32,)
-        return [Probe((sample(1027, dtype, 1),), {}, tolerance) for dtype in dtypes]
+        return [
+            Probe((x,), {}, tolerance, floor=TINY)
+            for dtype in dtypes
+            for x in (pairs(dtype)[0], sample(COUNT, dtype, 1))
+        ]
 
     gradients = None if gradient is None else {"x": gradient}
     return _define(name, doc, rule, _by_dtype(expression), compute, probes, gradients)
@@ -119,10 +145,16 @@ def binary(
     def probes() -> list[Probe]:
         made = []
         for dtype in dtypes:
-            a, b = sample(1027, dtype, 1), sample(1027, dtype, 2)
-            made.append(Probe((a, b), {}, tolerance))
-            made.append(Probe((a[200:], b[3:4]), {}, tolerance))
-            made.append(Probe((a[:60].reshape(5, 1, 12), b[:84].reshape(7, 12)), {}, tolerance))
+            a, b = pairs(dtype)
+            made.append(Probe((a, b), {}, tolerance, floor=TINY))
+            a, b = sample(COUNT, dtype, 1), sample(COUNT, dtype, 2)
+            for value in (True, False) if dtype == bool_ else (2.5,):
+                one = np.array([value]).astype(dtype)
+                a[6::51] = one  # in every place of four, but seldom
+                made.append(Probe((a, one), {}, tolerance, floor=TINY))
+                made.append(Probe((one, a), {}, tolerance, floor=TINY))
+            strided = a[:64].reshape(1, 2, 1, 2, 1, 16), b[:12].reshape(2, 1, 3, 1, 2, 1)
+            made.append(Probe(strided, {}, tolerance, floor=TINY))
         return made
 
     return _define(name, doc, rule, _by_dtype(expression), compute, probes, gradients)
@@ -179,7 +211,7 @@ exp = unary(
     "exp_f32(a)",
     np.exp,
     lambda grad, out: grad * out,
-    tolerance=3e-7,
+    tolerance=1e-6,
 )
 log = unary(
     "log",
@@ -187,7 +219,7 @@ log = unary(
     "log_f32(a)",
     np.log,
     lambda grad, x: grad / x,
-    tolerance=3e-7,
+    tolerance=1e-6,
 )
 sqrt = unary(
     "sqrt", "Square root; NaN below 0.", "sqrt(a)", np.sqrt, lambda grad, out: grad / (out * 2)
@@ -205,7 +237,7 @@ erf = unary(
     "erf_f32(a)",
     reference.erf,
     lambda grad, x: grad * (-(x * x)).exp() * (2 / math.sqrt(math.pi)),
-    tolerance=3e-7,
+    tolerance=1e-6,
 )
 
 
@@ -245,7 +277,7 @@ divide = binary(
     np.divide,
     {"a": lambda grad, b: grad / b, "b": lambda grad, b, out: -(grad * out / b)},
     dtypes=(f32,),
-    tolerance=3e-7,
+    tolerance=1e-6,
 )
 floor_divide = binary(
     "floor_divide",
@@ -328,7 +360,7 @@ bitwise_xor = binary(
 @operation(
     kernels=[elementwise("invert", lambda job: "!a" if job.inputs[0].dtype == bool_ else "~a")],
     reference=np.invert,
-    probes=lambda: [Probe((sample(1027, dtype, 1),)) for dtype in (i32, u32, bool_)],
+    probes=lambda: [Probe((pairs(dtype)[0],)) for dtype in (i32, u32, bool_)],
 )
 def invert(x: Spec) -> Result:
     """~x, for integers and bool."""
@@ -343,16 +375,17 @@ def invert(x: Spec) -> Result:
     probes=lambda: [
         probe
         for dtype in (f32, i32, u32, bool_)
-        for probe in (
-            Probe((sample(1027, bool_, 3), sample(1027, dtype, 1), sample(1027, dtype, 2))),
-            Probe(
-                (
-                    sample(12, bool_, 3).reshape(4, 3),
-                    sample(24, dtype, 1).reshape(2, 4, 3),
-                    sample(3, dtype, 2),
-                )
+        for c, a, b in (
+            (sample(COUNT, bool_, 3), sample(COUNT, dtype, 1), sample(COUNT, dtype, 2)),
+            (sample(COUNT, bool_, 3), sample(COUNT, dtype, 1)[:1], sample(COUNT, dtype, 2)[-1:]),
+            (np.array([True]), sample(COUNT, dtype, 1), sample(COUNT, dtype, 2)),
+            (
+                sample(24, bool_, 3).reshape(2, 1, 3, 2, 2, 1),
+                sample(64, dtype, 1).reshape(1, 2, 1, 2, 1, 16),
+                sample(12, dtype, 2).reshape(2, 1, 3, 1, 2, 1),
             ),
         )
+        for probe in (Probe((c, a, b)),)
     ],
     method=False,
     gradients={

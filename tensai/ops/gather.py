@@ -27,10 +27,10 @@ def _probes() -> list[Probe]:
     rng = np.random.default_rng(13)
     made = []
     for dtype in (f32, i32, u32):
-        table = rng.integers(0, 1000, (37, 29)).astype(dtype)
+        table = rng.integers(0, 1000, (37, 24)).astype(dtype)
         for kind in (i32, u32):
-            indices = rng.integers(0, 37, (6, 5)).astype(kind)
-            indices[2, 3] = 37
+            indices = rng.integers(0, 37, (2, 16)).astype(kind)
+            indices[1, 3] = 37
             indices[0, 1] = 36
             made.append(Probe((table, indices)))
     return made
@@ -64,14 +64,21 @@ def _embed_grad_probes() -> list[Probe]:
     rng = np.random.default_rng(14)
     made = []
     for kind in (i32, u32):
-        grad = rng.integers(-9, 10, (30, 20, 29)).astype(np.float32)
-        indices = rng.integers(0, 37, (30, 20)).astype(kind)
+        grad = rng.integers(-9, 10, (16, 32, 24)).astype(np.float32)
+        indices = rng.integers(0, 37, (16, 32)).astype(kind)
         indices[2, 3] = 37
+        indices[-1, -1] = 36
         indices[5:9] = 11
         made.append(Probe((indices, grad), {"rows": 37}))
     grad = rng.integers(-9, 10, (40, 300)).astype(np.float32)
     indices = np.where(rng.integers(0, 2, 40) > 0, 3, -1).astype(np.int32)
     made.append(Probe((indices, grad), {"rows": 5}))
+    # Columns, and elements of the result, up to the last lanes of a workgroup.
+    for dim, rows in ((512, 3), (28, 73)):
+        grad = rng.integers(-9, 10, (7, dim)).astype(np.float32)
+        made.append(Probe((rng.integers(0, rows, 7).astype(np.int32), grad), {"rows": rows}))
+    grad = rng.integers(-9, 10, (257, 4)).astype(np.float32)
+    made.append(Probe((np.arange(257, dtype=np.int32) % 8, grad), {"rows": 8}))
     return made
 
 

@@ -29,8 +29,8 @@ def _put_probes() -> list[Probe]:
     rng = np.random.default_rng(59)
     made = []
     for dtype in (f32, i32, u32, bool_):
-        x = rng.integers(0, 9, (5, 30, 7)).astype(dtype)
-        for axis, start, length in ((0, 2, 3), (1, 11, 19), (2, 6, 1)):
+        x = rng.integers(0, 9, (5, 32, 8)).astype(dtype)
+        for axis, start, length in ((0, 2, 3), (1, 11, 19), (2, 7, 1)):
             shape = list(x.shape)
             shape[axis] = length
             part = rng.integers(0, 9, shape).astype(dtype)
@@ -58,8 +58,14 @@ def _put_grad_x(grad: Tensor, part_shape: tuple[int, ...], axis: int, start: int
     gradients={"part": _put_grad, "x": _put_grad_x},
 )
 def put(x: Spec, part: Spec, axis: int, start: int) -> Result:
-    """x with `part` from place `start` of an axis on; the shapes agree but for that axis."""
-    return Result((), (x.dtype, x.dtype))
+    """x with `part` from place `start` of an axis on; ShapeError unless it fits there."""
+    beside = [*x.shape[: max(axis, 0)], *part.shape[axis : axis + 1], *x.shape[axis + 1 :]]
+    if beside != list(part.shape) or not 0 <= start <= x.shape[axis] - part.shape[axis]:
+        raise ShapeError(
+            f"[put_] a part of {part.shape} does not fit {x.shape} from {start} of axis {axis} on"
+        )
+    working = widened(x.dtype)
+    return Result((), (working, working))
 
 
 def concat(device: Any, tensors: Sequence[Any], axis: int = 0) -> Tensor:

@@ -28,6 +28,12 @@ def _probes() -> list[Probe]:
         logits[3] += 1e4
         labels = np.array([0, 1036, 5, 300, 1037, 600]).astype(kind)
         made.append(Probe((logits, labels), {}, 2e-6))
+        # One of a row is so large that without it all others would be infinite.
+        peaks = rng.normal(0, 3, (300, 257)).astype(np.float32)
+        peaks[np.arange(300), rng.permutation(300) % 257] += 300
+        places = rng.integers(0, 257, 300).astype(kind)
+        made.append(Probe((peaks, places), {}, 2e-6))
+        made.append(Probe((logits[:3, :512], labels[:3] % 512), {}, 3e-7))
     return made
 
 

@@ -31,15 +31,28 @@ def _plan(job: Job) -> None:
 
 def _probes() -> list[Probe]:
     rng = np.random.default_rng(11)
-    x = rng.normal(0, 1, 3000).astype(np.float32)
+    x = rng.normal(0, 1, 3072).astype(np.float32)
     samples = [x, (x * 100).astype(np.int32), (x * x * 9).astype(np.uint32), x > 0]
     ways = [
-        {"shape": (10, 20, 15), "strides": (15, 150, 1), "offset": 0},
+        {"shape": (8, 32, 12), "strides": (12, 96, 1), "offset": 0},
         {"shape": (20, 50), "strides": (-50, 2), "offset": 2900},
-        {"shape": (3, 5, 4, 2, 3), "strides": (0, 1, 7, 0, 100), "offset": 5},
-        {"shape": (2, 1499), "strides": (1499, 1), "offset": 0},
+        {"shape": (4, 5, 4, 2, 3), "strides": (400, 1, 7, 0, 100), "offset": 5},
+        {"shape": (2, 1535), "strides": (1535, 1), "offset": 0},
     ]
     return [Probe((sample,), way) for sample in samples for way in ways]
+
+
+def _inside(
+    name: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
+) -> None:
+    """ShapeError if a walk by strides leaves a tensor of `size` elements."""
+    ends = [step * (length - 1) for length, step in zip(shape, strides, strict=True)]
+    first = offset + sum(end for end in ends if end < 0)
+    last = offset + sum(end for end in ends if end > 0)
+    if math.prod(shape) and not 0 <= first <= last < size:
+        raise ShapeError(
+            f"[{name}] elements {first} to {last} were asked for of a tensor of {size}"
+        )
 
 
 def _strided_put(job: Job) -> None:
@@ -64,9 +77,11 @@ def _strided_put_probes() -> list[Probe]:
     part = np.random.default_rng(12).normal(0, 1, (10, 5, 9)).astype(np.float32)
     ways = [
         {"shape": (9, 10, 5), "strides": (5, 1, 50), "offset": 0},
-        {"shape": (2000,), "strides": (-120, 21, 2), "offset": 1500},
+        {"shape": (2048,), "strides": (-120, 21, 2), "offset": 1500},
     ]
-    return [Probe((part,), way) for way in ways]
+    axes = part.reshape(-1)[:96].reshape(2, 3, 2, 2, 4)
+    apart = Probe((axes,), {"shape": (96,), "strides": (1, 32, 2, 16, 4), "offset": 0})
+    return [*(Probe((part,), way) for way in ways), apart]
 
 
 @operation(
@@ -86,8 +101,9 @@ def strided_put(
 ) -> Result:
     """Zeros of `shape`, in which strided_copy by the same strides and offset finds `part` again.
 
-    float32. ShapeError if two elements of part would meet.
+    float32. ShapeError if two elements of part would meet or one would lie outside.
     """
+    _inside("strided_put", part.shape, strides, offset, math.prod(shape))
     walked = zip(strides, part.shape, strict=True)
     reach = 0
     for step, length in sorted((abs(step), length) for step, length in walked if length > 1):
@@ -117,13 +133,7 @@ def strided_copy(
 ) -> Result:
     """A tensor of `shape` whose element at an index is x's at offset + index . strides, counted in
     elements of x as one row. ShapeError if that leaves x."""
-    ends = [step * (length - 1) for length, step in zip(shape, strides, strict=True)]
-    first = offset + sum(end for end in ends if end < 0)
-    last = offset + sum(end for end in ends if end > 0)
-    if math.prod(shape) and not 0 <= first <= last < x.size:
-        raise ShapeError(
-            f"[strided_copy] elements {first} to {last} were asked for of a tensor of {x.size}"
-        )
+    _inside("strided_copy", shape, strides, offset, x.size)
     through = widened(x.dtype)
     return Result((Spec(shape, through),), (through,), narrowed_to(x.dtype))
 
@@ -137,7 +147,10 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
 
 @composition
 def permute(x: Tensor, *axes: Any) -> Tensor:
-    """The axes in another order, as numpy.transpose; without axes, reversed."""
+    """The axes in another order, as numpy.transpose; without axes, reversed.
+
+    A copy, unless only axes of length 1 move: then it shares memory with x, as reshape does.
+    """
     order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
     order = tuple(order) or tuple(range(x.ndim))[::-1]
     found = tuple(rules.axis_index("permute", axis, x.ndim) for axis in order)
@@ -173,7 +186,7 @@ def copy(x: Tensor) -> Tensor:
 
 @composition
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """NumPy's basic indexing (integers, slices, ..., None), as a copy."""
+    """NumPy's basic indexing (integers, slices, ..., None), always as a copy."""
     entries = list(index) if isinstance(index, tuple) else [index]
     counted = sum(entry is not None and entry is not Ellipsis for entry in entries)
     if counted > x.ndim:
@@ -205,8 +218,6 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         else:
             offset += _position(entry, length, axis) * own[axis]
         axis += 1
-    if math.prod(shape) == x.size and offset == 0 and all(step >= 0 for step in strides):
-        return reshape(x, tuple(shape)) if entries else copy(x)
     return strided_copy(x, tuple(shape), tuple(strides), offset)
 
 

@@ -20,6 +20,7 @@ from .normalize_grad import (
     row_loops,
     softmax_grad,
 )
+from .reduction_probes import SPOILED
 
 
 def _softmax(job: Job, log: bool) -> None:
@@ -114,12 +115,22 @@ def _softmax_probes() -> list[Probe]:
     x[2] = -np.inf
     x[3, 700] = np.nan
     x[4] += 1e4
+    # One element of a row is so large that without it all others would be infinite.
+    peaks = rng.normal(0, 4, (300, 257)).astype(np.float32)
+    peaks[np.arange(300), rng.permutation(300) % 257] += 300
+    peaks[40, 7] = SPOILED
     made = [
+        Probe((peaks[:50].T.copy(),), {"axis": 0}, 1e-6),
         Probe((x,), {}, 1e-6),
+        Probe((x[0, :256],), {}, 1e-6),
+        Probe((peaks[:, :256],), {}, 1e-6),
+        Probe((peaks[:9],), {}, 1e-6),
         Probe((x[0, :1020].reshape(4, 85, 3),), {"axis": 1}, 1e-6),
     ]
     for length in teams.probed_lengths():
-        rows = rng.normal(0, 4, (33 if length < 999 else 3, length)).astype(np.float32)
+        rows = rng.normal(0, 4, (35 if length < 999 else 7, length)).astype(np.float32)
+        high = np.arange(len(rows) - 3)
+        rows[high, rng.integers(0, length, len(high))] += 300
         rows[-1, length // 2 :] = -np.inf
         rows[-2] = -np.inf
         rows[-3, -1] = np.nan
@@ -191,8 +202,9 @@ def _norm_rows(rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
     made = []
     longest = 4 * teams.HOLDING[-1].room
     for length in (*teams.probed_lengths(), longest + 4):
-        rows = rng.normal(0, 2, (33 if length < 999 else 3, length))
+        rows = rng.normal(0, 2, (35 if length < 999 else 3, length))
         rows += rng.normal(0, 3, (len(rows), 1))
+        rows[0] += 2000  # so far from 0 that rounding shows in the mean
         rows[-1, length // 2] = np.nan
         made.append(rows.astype(np.float32))
     return made
@@ -282,7 +294,7 @@ def _rms_norm_rows(job: Job, subgroup: bool) -> None:
 def _rms_norm_probes() -> list[Probe]:
     rng = np.random.default_rng(9)
     made = []
-    for x in _norm_rows(rng):
+    for x in (*_norm_rows(rng), rng.normal(0, 2, (5, 512)).astype(np.float32)):
         weight = rng.normal(1, 0.5, x.shape[1]).astype(np.float32)
         residual = rng.normal(0, 1, x.shape).astype(np.float32)
         made.append(Probe((x, weight), {}, 1e-6))

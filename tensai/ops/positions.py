@@ -92,7 +92,7 @@ def _rope_probes() -> list[Probe]:
     table = turns(frequencies(16, 1e4)[0])
     made = []
     for neighbours in (False, True):
-        for positions in (np.array([1_000_003]), rng.integers(0, 1 << 20, 7)):
+        for positions in (np.array([1_000_003]), rng.integers(0, 1 << 31, 7)):
             options = {"heads": 5, "neighbours": neighbours, "scale": 1.25}
             made.append(Probe((x, positions.astype(np.int32), table), options, 1e-6))
     return made
@@ -195,7 +195,8 @@ def _append_probes() -> list[Probe]:
         qkv = rng.normal(0, 1, (4, 7 * dim)).astype(np.float32)
         norms = rng.normal(1, 0.3, (2, dim)).astype(np.float32) if norm else None
         table = turns(frequencies(dims, 1e4)[0])
-        for place, neighbours in ((3, False), (7, True)):  # the last rows of 7 find no room
+        for place, neighbours in ((3, False), (7, True), (2_000_000_000, dim < 64)):
+            # From 7 on the last rows find no room, and later none does.
             at = np.array([place], np.int32)
             options = {
                 "heads": 3,
@@ -332,7 +333,7 @@ def _copy_rows_probes() -> list[Probe]:
     for dtype in (f32, i32, u32):
         x = rng.integers(0, 99, (40, 3, 5)).astype(dtype)
         source = rng.integers(0, 99, (21, 3, 5)).astype(dtype)
-        made += [Probe((x, source, np.array([at], np.int32))) for at in (0, 11, 30, -2)]
+        made += [Probe((x, source, np.array([at], np.int32))) for at in (0, 11, 30, 39, 40, -2)]
     return made
 
 

@@ -210,8 +210,19 @@ def _probes() -> list[Probe]:
         a = integers(dtype, 2, *((k, m) if ta else (m, k)))
         b = integers(dtype, *((n, k) if tb else (k, n)))
         made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
+    # Every length of what is left of a vector.
+    for dtype, (m, n, k), (ta, tb) in itertools.product(
+        (f32, i32, u32), ((5, 7, 39), (7, 5, 38)), ways
+    ):
+        a = integers(dtype, *((k, m) if ta else (m, k)))
+        b = integers(dtype, *((n, k) if tb else (k, n)))
+        made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))
+    # Batches over axes that don't merge.
+    for dtype, n, k in ((f32, 10, 6), (f32, 12, 8), (i32, 10, 6), (u32, 10, 6)):
+        a, b = integers(dtype, 2, 1, 2, 1, 2, 9, k), integers(dtype, 3, 1, 3, 1, k, n)
+        made.append(Probe((a, b), {"transpose_a": False, "transpose_b": False}))
     # A k that is cut into parts, the last of them shorter.
-    for (m, n, k), (ta, tb) in itertools.product(((67, 133, 1101), (68, 132, 1100)), ways):
+    for (m, n, k), (ta, tb) in itertools.product(((67, 135, 1103), (68, 132, 1100)), ways):
         a = integers(f32, *((k, m) if ta else (m, k)))
         b = integers(f32, 2, *((n, k) if tb else (k, n)))
         made.append(Probe((a, b), {"transpose_a": ta, "transpose_b": tb}))

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import reference, rules
 from ..dtypes import WGSL, DType, bool_, f16, f32, i32, narrowed_to, u32
 from ..errors import ShapeError
@@ -26,6 +24,7 @@ from ..operation import (
 from ..tensor import Tensor
 from . import teams
 from .movement import broadcast_to, permute, reshape
+from .reduction_probes import argmax_probes, exact_probes, extreme_probes
 
 LANES = 256
 CHUNK = 8 * LANES  # units that a team has at least, where a second pass joins the parts
@@ -217,34 +216,6 @@ def _extreme_grad(grad: Tensor, x: Tensor, out: Tensor, axis: AxisArgument) -> T
     return chosen * (_expanded(grad, x.shape, axis) / shares)
 
 
-def _probes(dtypes: Sequence[DType]) -> Callable[[], list[Probe]]:
-    """Small integers, whose sums are exact, over several workgroups with an odd tail."""
-
-    def make() -> list[Probe]:
-        rng = np.random.default_rng(3)
-        made = []
-        for dtype in dtypes:
-            low = 0 if dtype == u32 else -6
-            row = rng.integers(low, 7, 70_003).astype(dtype)
-            row[69_999] = 40  # past the last whole chunk, so that a skipped tail shows
-            made.append(Probe((row,)))
-            made.append(Probe((row[:999],)))
-            made.append(Probe((row[:3990].reshape(399, 10),), {"axis": 0}))
-            # Rows for every team, in vectors and in single elements.
-            single = ((300, 9), (300, 230), (70, 901), (9, 1801), (3, 5001))
-            vectors = ((300, 12), (70, 600), (9, 2400), (3, 5004))
-            for rows, length in single + vectors:
-                made.append(Probe((row[-rows * length :].reshape(rows, length),), {"axis": 1}))
-            made.append(Probe((row[-68_000:].reshape(4, 17_000),), {"axis": 1}))
-        if f32 in dtypes:
-            spoiled = rng.integers(-6, 7, 5000).astype(np.float32)
-            spoiled[4097] = np.nan
-            made.append(Probe((spoiled,)))
-        return made
-
-    return make
-
-
 def _kernels(name: str, forms: dict[str, tuple[str, str]], mean: bool = False) -> list[Kernel]:
     return [
         Kernel(
@@ -260,7 +231,7 @@ def _kernels(name: str, forms: dict[str, tuple[str, str]], mean: bool = False) -
 @operation(
     kernels=_kernels("sum", SUM),
     reference=reference.total,
-    probes=_probes((f32, i32, u32)),
+    probes=exact_probes((f32, i32, u32)),
     name="sum",
     method=False,
     gradients={"x": _sum_grad},
@@ -277,7 +248,7 @@ def sum_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
 @operation(
     kernels=_kernels("mean", SUM, mean=True),
     reference=reference.mean,
-    probes=lambda: [Probe(probe.inputs, probe.arguments, 1e-6) for probe in _probes((f32,))()],
+    probes=lambda: [Probe(probe.inputs, probe.arguments, 1e-6) for probe in exact_probes((f32,))()],
     name="mean",
     method=False,
     gradients={"x": _mean_grad},
@@ -290,7 +261,7 @@ def mean_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) ->
 @operation(
     kernels=_kernels("max", MAX),
     reference=reference.maximum,
-    probes=_probes((f32, i32, u32)),
+    probes=extreme_probes,
     name="max",
     method=False,
     gradients={"x": _extreme_grad},
@@ -304,7 +275,7 @@ def max_adjacent(x: Spec, axis: AxisArgument = None, keepdims: bool = False) -> 
 @operation(
     kernels=_kernels("min", MIN),
     reference=reference.minimum,
-    probes=_probes((f32, i32, u32)),
+    probes=extreme_probes,
     name="min",
     method=False,
     gradients={"x": _extreme_grad},
@@ -363,10 +334,6 @@ def _argmax_rows(job: Job, subgroup: bool) -> None:
         job.step("argmax_rows", values, [out, target], params, rows, chunks // LANES + 1 + LANES)
 
 
-def _argmax_probes() -> list[Probe]:
-    return [Probe((probe.inputs[0],), probe.arguments) for probe in _probes((f32, i32, u32))()]
-
-
 @operation(
     kernels=[
         Kernel(
@@ -383,7 +350,7 @@ def _argmax_probes() -> list[Probe]:
         Kernel("argmax_columns", _argmax_columns),
     ],
     reference=reference.argmax,
-    probes=_argmax_probes,
+    probes=argmax_probes,
 )
 def argmax(x: Spec, axis: int | None = None, keepdims: bool = False) -> Result:
     """Index (int32) of the first largest element along one axis, or of all in a row for None.

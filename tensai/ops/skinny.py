@@ -328,7 +328,7 @@ def probes() -> list[Probe]:
         return Probe((arrays[0], arrays[1]), {"transpose_a": ta, "transpose_b": tb})
 
     found = []
-    for count, k in itertools.product((1, 2, 3, 5), (101, 104)):
+    for count, k in itertools.product((1, 2, 3, 4, 7, 8), (101, 104)):
         found += [made((count, k), (k, n)) for n in (1031, 1032)]
         found.append(made((count, k), (133, k), tb=True))
     return [
@@ -342,4 +342,5 @@ def probes() -> list[Probe]:
         made((104, 3), (104, 50), ta=True),
         made((2, 50, 104), (104, 3)),
         made((2, 1, 104), (104, 50)),
+        made((3, 2, 104), (3, 37, 104), tb=True),
     ]

@@ -47,22 +47,29 @@ def values(job: Job, expression: str, dtypes: Sequence[Any]) -> dict[str, Any]:
     """The template values of an elementwise kernel."""
     logical = ["bool" if dtype == bool_ else WGSL[dtype] for dtype in dtypes]
     words = [WGSL[dtype] for dtype in dtypes]
-    padded = logical + [logical[0]] * (3 - len(logical))
-    padded_words = words + [words[0]] * (3 - len(words))
+    padded = words + [""] * (3 - len(words))
     out = job.outputs[0].dtype
+
+    def arguments(part: str) -> str:
+        return ", ".join(
+            f"{kind}(v{name}{part})" for kind, name in zip(logical, "abc", strict=False)
+        )
+
     return {
-        "A": padded[0],
-        "B_OR_A": padded[1],
-        "C_OR_A": padded[2],
-        "A_WORD": padded_words[0],
-        "B_WORD": padded_words[1],
-        "C_WORD": padded_words[2],
+        "PARAMETERS": ", ".join(
+            f"{name}: {kind}" for kind, name in zip(logical, "abc", strict=False)
+        ),
+        "A_WORD": padded[0],
+        "B_WORD": padded[1],
+        "C_WORD": padded[2],
         "B": len(dtypes) > 1,
         "C": len(dtypes) > 2,
         "OUT": "bool" if out == bool_ else WGSL[out],
         "OUT_WORD": WGSL[out],
         "OUT_BINDING": len(dtypes),
         "EXPRESSION": expression,
+        "WHOLE": arguments(""),
+        **{part.upper(): arguments(f".{part}") for part in "xyzw"},
     }
 
 

@@ -107,10 +107,5 @@ def holding_loops(team: Team) -> int:
 
 
 def probed_lengths() -> list[int]:
-    """A length of rows for each team, in vectors and in single elements, none of them full."""
-    made = []
-    for team in HOLDING:
-        least = max([0, *(other.room for other in HOLDING if other.room < team.room)])
-        units = least + max(1, (team.room - least) * 3 // 4)
-        made += [4 * units, units if units % 4 else units - 1]
-    return made
+    """A length of rows for each team, in vectors and in single elements, all but full."""
+    return [length for team in HOLDING for length in (4 * (team.room - 1), team.room - 1)]

@@ -103,7 +103,7 @@ def adam_step(
 ) -> tuple[Array, Array, Array]:
     """x, m and v after a step."""
     x, grad, m, v = (array.astype(np.float64) for array in (x, grad, m, v))
-    rate, count = float(lr.reshape(())), float(step.reshape(()))
+    rate, count = lr.reshape(()).astype(np.float64), step.reshape(()).astype(np.float64)
     if decoupled:
         kept = x - rate * weight_decay * x
     else:
