@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import ops, rules
+from . import ops
 from .dtypes import DType, as_dtype, f32, host_array, i32, u32
 from .errors import DeviceLostError, ShapeError
+from .indices import checked
 from .operation import Operation, Result, Spec
-from .program import Program
+from .program import Program, elsewhere, recording
 from .quantized import QuantizedTensor, upload_packed, upload_quantized
 from .tensor import Tensor
 
@@ -134,7 +135,9 @@ class Device(ABC):
         return f"<tensai device {self.name}, {self.info.backend}>"
 
     def usable(self) -> None:
-        """Raise DeviceLostError once the device is closed."""
+        """Called before any work: raises DeviceLostError once the device is closed."""
+        if recording:
+            elsewhere(self)
         if self._closed:
             raise DeviceLostError(f"{self.name} was closed; tensai.open() gives a new device")
 
@@ -261,7 +264,7 @@ class Device(ABC):
         """
         packed = isinstance(table, QuantizedTensor)
         rows = table.shape[1 if packed else 0] if table.shape else 0
-        indices = self._indices("embed", indices, rows)
+        indices = checked(self, "embed", indices, rows, f"{rows} rows")
         if isinstance(table, QuantizedTensor):
             return table.rows(indices)
         return ops.embed(table, indices)
@@ -274,14 +277,9 @@ class Device(ABC):
         """
         if not isinstance(grad, Tensor):
             grad = self.upload(grad)
-        return ops.embed_grad(self._indices("embed_grad", indices, rows), grad, rows)
-
-    def _indices(self, name: str, indices: Any, rows: int) -> Tensor:
-        """Indices as a tensor; those from the host must be integers from 0 to below `rows`."""
-        if isinstance(indices, Tensor):
-            return indices
-        array = rules.host_indices(name, indices, rows, f"{rows} rows")
-        return self.upload(array)
+        return ops.embed_grad(
+            checked(self, "embed_grad", indices, rows, f"{rows} rows"), grad, rows
+        )
 
     def concat(self, tensors: Sequence[Any], axis: int = 0) -> Tensor:
         """The tensors (or arrays) one after the other along an axis, as numpy.concatenate."""
@@ -317,8 +315,11 @@ class Device(ABC):
                 raise RuntimeError("a program is being recorded already; end its block first")
             self.program = program = self._new_program()
             try:
+                recording.append(program)
                 yield program
             finally:
+                if program in recording:  # unless it was interrupted before
+                    recording.remove(program)
                 self.program = None
                 program.finish()
 

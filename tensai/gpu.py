@@ -31,7 +31,7 @@ from .memory import Pool, Storage, size_class
 from .operation import Job, Operation, Result, Spec, pack
 from .ops.tiles import Pace
 from .plan import ReferencePlan
-from .program import GpuProgram
+from .program import GpuProgram, recording
 from .selfcheck import SelfCheck, Verdict
 from .tensor import Tensor
 from .tuning import saved_paces
@@ -68,8 +68,8 @@ class GpuDevice(Device):
         self._staging: wgpu.Buffer | None = None
 
     def usable(self) -> None:
-        native = self.native
-        if self._closed or native.lost or native.handle is None:  # each call comes here
+        native = self.native  # each call comes here
+        if recording or self._closed or native.lost or native.handle is None:
             super().usable()
             native.usable()
 
@@ -440,6 +440,8 @@ class GpuPlan:
                             dispatch,
                             storages if slots is None else [storages[slot] for slot in slots],
                         )
+                    program.wrote(storages[count : count + len(self.outputs)])
+                    program.wrote(storages[place] for place in self.written)
                 if encoder.count >= SUBMIT_AFTER and not device._held:
                     device.submit()
         if self.plain:

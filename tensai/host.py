@@ -20,12 +20,13 @@ from .tensor import Tensor
 class HostStorage:
     """An array, counted in its device's memory account."""
 
-    __slots__ = ("array", "device", "version")
+    __slots__ = ("__weakref__", "array", "device", "known", "version")
 
     def __init__(self, device: HostDevice, array: Array) -> None:
         self.device = device
         self.array = array
         self.version = 0  # how often it was written in place
+        self.known: Array | None = None  # what it was filled with, inside a recorded step
         device.in_use += array.nbytes
         device.peak = max(device.peak, device.in_use)
 
@@ -69,6 +70,7 @@ class HostDevice(Device):
         step()
         if self.program is not None:
             self.program.call(step)
+            self.program.wrote([target.storage])
 
     def view(self, tensor: Tensor) -> Array:
         array: Array = tensor.storage.array

@@ -26,12 +26,13 @@ def size_class(nbytes: int) -> int:
 class Storage:
     """Memory on a GPU device. Goes back to the pool when the last tensor lets go of it."""
 
-    __slots__ = ("buffer", "pool", "version")
+    __slots__ = ("__weakref__", "buffer", "known", "pool", "version")
 
     def __init__(self, pool: Pool, buffer: Any) -> None:
         self.pool = pool
         self.buffer = buffer
         self.version = 0  # how often it was written in place
+        self.known: Any = None  # the array that it was filled with, inside a recorded step
 
     def __getattr__(self, name: str) -> Any:
         # The collector finalizes the members of a cycle in any order: another's destructor may

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from . import kernels as wgsl
+from . import rules
 from .dtypes import DType, device_bytes
 from .errors import DeviceMismatchError, DTypeError
 from .tensor import Tensor
@@ -342,6 +343,9 @@ class Operation:
                 if type(value) is Tensor:
                     raise DTypeError(f"[{self.name}] {name} is a plain value, not a tensor")
                 arguments[name] = _plain(value)
+                kind = str(self.signature.parameters[name].annotation)
+                if kind == "float" or (kind == "float | None" and value is not None):
+                    rules.number(self.name, name, value)
                 as_given = as_given and arguments[name] is value
             elif value is None:
                 arguments[name] = None

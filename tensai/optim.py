@@ -56,7 +56,9 @@ class Optimizer(ABC):
         self.steps = 0
         self._missed = [0] * len(self.parameters)  # steps in which each had no gradient
         self._state: list[dict[str, Tensor]] = [{} for _ in self.parameters]
-        # On each device: the learning rate, and the number of the step.
+        # Of those that have a state and missed steps: the number of their own steps.
+        self._counts: dict[int, Tensor] = {}
+        # On each device: the learning rate, and the number of the step for all others.
         self._shared: dict[Any, tuple[Tensor, Tensor]] = {}
         self._rate: float | None = None  # that the devices have
 
@@ -68,6 +70,10 @@ class Optimizer(ABC):
     @lr.setter
     def lr(self, value: float) -> None:
         self._lr = _at_least("lr", value, 0.0)
+
+    def _numbers(self) -> tuple[Any, ...]:
+        """The plain numbers of an update, which a recorded step takes for granted."""
+        return ()
 
     @abstractmethod
     def _update(
@@ -88,23 +94,32 @@ class Optimizer(ABC):
     def step(self) -> None:
         """Change every parameter that has a gradient."""
         with no_grad():
+            grads: list[Any] = [parameter.grad for parameter in self.parameters]
+            given = [place for place, grad in enumerate(grads) if grad is not None]
+            without = [place for place, grad in enumerate(grads) if grad is None]
             for device in dict.fromkeys(parameter.device for parameter in self.parameters):
                 self._on(device)
-            without = [n for n, parameter in enumerate(self.parameters) if parameter.grad is None]
+            for place in given:
+                self._own(place)
             self._tick(without)
             recording = next(
                 (p.device.program for p in self.parameters if p.device.program is not None), None
             )
             if recording is not None:
                 recording.call(lambda: self._tick(without))
+                recording.assume((self, *given), lambda: (self._numbers(), self._late(given)))
             for _, step in self._shared.values():
                 step.add_(1.0)
-            for place, parameter in enumerate(self.parameters):
-                if parameter.grad is not None:
-                    lr, step = self._shared[parameter.device]
-                    if self._missed[place]:  # it counts its own steps
-                        step = step - float(self._missed[place])
-                    self._update(parameter, parameter.grad, self._own(place), lr, step)
+            for place in given:
+                parameter = self.parameters[place]
+                lr, step = self._shared[parameter.device]
+                if self._missed[place]:
+                    step = self._counts[place].add_(1.0)
+                self._update(parameter, grads[place], self._state[place], lr, step)
+
+    def _late(self, places: list[int]) -> list[bool]:
+        """Which of these parameters count their own steps."""
+        return [self._missed[place] > 0 for place in places]
 
     def _tick(self, without: list[int]) -> None:
         """What the host does for a step, also for one that is replayed."""
@@ -119,6 +134,17 @@ class Optimizer(ABC):
         self.steps += 1
         for place in without:
             self._missed[place] += 1
+            if self._missed[place] == 1 and self._state[place]:
+                self._count(place)
+
+    def _count(self, place: int) -> None:
+        """Say on the device how many steps a parameter had itself."""
+        device, held = self.parameters[place].device, self._counts.get(place)
+        count = np.array(self.steps - self._missed[place], np.float32)
+        if held is not None and held.device is device:
+            device.overwrite(held.storage, count)  # a recorded step works on it
+        else:
+            self._counts[place] = device.upload(count)
 
     def _on(self, device: Any) -> None:
         """Have the shared numbers on a device."""
@@ -130,7 +156,7 @@ class Optimizer(ABC):
             self._rate = None
 
     def _own(self, place: int) -> dict[str, Tensor]:
-        """A parameter's state, on the device where the parameter is now."""
+        """A parameter's state, on the device where the parameter is now, with its count."""
         parameter, state = self.parameters[place], self._state[place]
         for name in self.slots:
             held = state.get(name)
@@ -138,6 +164,9 @@ class Optimizer(ABC):
                 state[name] = parameter.device.zeros(parameter.shape)
             elif held.device is not parameter.device:
                 state[name] = parameter.device.upload(held.download())
+        held = self._counts.get(place)
+        if self._missed[place] and (held is None or held.device is not parameter.device):
+            self._count(place)
         return state
 
     def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
@@ -193,6 +222,9 @@ class Optimizer(ABC):
         for device, (_, step) in self._shared.items():
             device.overwrite(step.storage, np.array(steps, np.float32))
         self.steps, self._missed = steps, missed
+        for place in places:
+            if self._state[place] and missed[place]:
+                self._count(place)
 
 
 class SGD(Optimizer):
@@ -220,6 +252,9 @@ class SGD(Optimizer):
         if nesterov and not momentum:
             raise ValueError("nesterov needs a momentum above 0")
 
+    def _numbers(self) -> tuple[Any, ...]:
+        return self.momentum, self.weight_decay, self.nesterov
+
     def _update(
         self,
         parameter: Parameter,
@@ -228,8 +263,7 @@ class SGD(Optimizer):
         lr: Tensor,
         step: Tensor,
     ) -> None:
-        how = (self.momentum, self.weight_decay, self.nesterov)
-        ops.sgd_update_(parameter, grad, state["velocity"], lr, *how)
+        ops.sgd_update_(parameter, grad, state["velocity"], lr, *self._numbers())
 
 
 class Adam(Optimizer):
@@ -250,13 +284,16 @@ class Adam(Optimizer):
         super().__init__(parameters, lr, schedule)
         try:
             beta1, beta2 = betas
-            self.betas = (float(beta1), float(beta2))
         except (TypeError, ValueError):
             raise ValueError(f"betas are two numbers, but got {betas!r}") from None
+        self.betas = (_number("betas", beta1), _number("betas", beta2))
         if any(not 0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas lie from 0 to below 1, but got {betas}")
         self.eps = _at_least("eps", eps, 0.0)
         self.weight_decay = _at_least("weight_decay", weight_decay, 0.0)
+
+    def _numbers(self) -> tuple[Any, ...]:
+        return *self.betas, self.eps, self.weight_decay, self.decoupled
 
     def _update(
         self,
@@ -266,18 +303,8 @@ class Adam(Optimizer):
         lr: Tensor,
         step: Tensor,
     ) -> None:
-        ops.adam_step_(
-            parameter,
-            grad,
-            state["m"],
-            state["v"],
-            lr,
-            *self.betas,
-            self.eps,
-            step,
-            self.weight_decay,
-            self.decoupled,
-        )
+        beta1, beta2, eps, *decay = self._numbers()
+        ops.adam_step_(parameter, grad, state["m"], state["v"], lr, beta1, beta2, eps, step, *decay)
 
 
 class AdamW(Adam):
@@ -303,9 +330,13 @@ def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float
     As torch.nn.utils.clip_grad_norm_, in place and without a download. The parameters lie on one
     device. With a max_norm of infinity it only says the norm.
     """
-    if not max_norm >= 0:
+    limit = _number("max_norm", max_norm)
+    if not limit >= 0:
         raise ValueError(f"expected max_norm from 0 up, but got {max_norm!r}")
-    given: Any = [parameters] if isinstance(parameters, Parameter) else parameters
+    given: Any = [parameters] if isinstance(parameters, Parameter) else list(parameters)
+    for parameter in given:
+        if not isinstance(parameter, Parameter):
+            raise DTypeError(f"clip_grad_norm_ takes Parameters, not a {type(parameter).__name__}")
     grads = [parameter.grad for parameter in given if parameter.grad is not None]
     if not grads:
         raise ValueError("no parameter has a gradient; call backward() first")
@@ -315,18 +346,24 @@ def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float
     for grad in grads:
         total = total + grad.astype(f32).square().sum()
     norm: Tensor = total.sqrt()
-    if max_norm < math.inf:
-        factor = (max_norm / (norm + 1e-6)).minimum(1.0)
+    if limit < math.inf:
+        factor = (limit / (norm + 1e-6)).minimum(1.0)
         for grad in grads:
             grad.scale_(factor)
     return norm
 
 
-def _at_least(name: str, value: float, least: float) -> float:
-    try:
-        number = float(value)
+def _number(name: str, value: float) -> float:
+    try:  # what float() takes, a tensor of one element too, but for what is no number
+        if not isinstance(value, (bool, np.bool_, str, bytes)):
+            return float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"expected a number for {name}, but got {value!r}") from None
+        pass
+    raise TypeError(f"expected a number for {name}, but got {value!r}")
+
+
+def _at_least(name: str, value: float, least: float) -> float:
+    number = _number(name, value)
     if not least <= number < math.inf:
         raise ValueError(f"expected {name} from {least:g} up, but got {value!r}")
     return number

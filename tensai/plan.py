@@ -37,6 +37,7 @@ class ReferencePlan:
             if device.program is not None:
                 kept = [Tensor(device, tensor.storage, tensor.spec) for tensor in tensors]
                 device.program.call(functools.partial(self._again, kept, [*storages, *targets]))
+                device.program.wrote([*storages, *targets])
         give_back(inputs, tensors, self.written)
         written = [inputs[place] for place in self.written]
         return finished(device, storages, result.outputs, result.finish, written)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import wgpu_native_py as wgpu
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
 LONGEST = 256  # dispatches that are submitted at a time
 ENOUGH = 48  # to be worth a submission at a replay's end
 
+recording: list[Program] = []  # those whose blocks are open, on any device
+
+
+def elsewhere(device: Device) -> None:
+    """Note that a device works while this thread records on others."""
+    for program in tuple(recording):  # other threads add theirs
+        if program.device is not device and program.thread == threading.get_ident():
+            program.fixed("another device worked while it was recorded")
+
 
 class Program:
     """The operations of a `record()` block, in order, with the memory they work on."""
@@ -25,9 +36,12 @@ class Program:
         self._steps: list[Callable[[], None]] = []
         self._ready = False
         self.fixed_by: str | None = None
-        self.learned: dict[Any, Any] = {}  # parameters that it works on, and their memory
+        self.checks: list[tuple[Any, Callable[[Any], Any]]] = []  # of what memory is filled with
+        self.thread = threading.get_ident()
+        self._assumed: dict[Any, tuple[Callable[[], Any], Any]] = {}
         # Parameters whose gradients it sets, and whether there must be none before.
         self.graded: dict[Any, bool] = {}
+        self._written: dict[int, weakref.ref[Any]] = {}
 
     def __len__(self) -> int:
         """Steps of a replay: dispatches, copies, and what the host computes."""
@@ -37,12 +51,33 @@ class Program:
         """Add work that the host does."""
         self._steps.append(step)
 
+    def wrote(self, storages: Iterable[Any]) -> None:
+        """Note memory that a replay writes."""
+        for storage in storages:
+            self._written[id(storage)] = weakref.ref(storage)
+
+    def writes(self, storage: Any) -> bool:
+        """Whether a replay writes this memory."""
+        known = self._written.get(id(storage))
+        return known is not None and known() is storage
+
     def fixed(self, why: str) -> None:
         """Note that something happened once while this was recorded and is no part of a replay."""
         self.fixed_by = self.fixed_by or why
 
+    def assume(self, key: Any, look: Callable[[], Any]) -> None:
+        """Note what a replay takes for granted: that look() gives what it gives now."""
+        if key not in self._assumed:
+            self._assumed[key] = (look, look())
+
+    def holds(self) -> bool:
+        """Whether what a replay takes for granted is still so."""
+        return all(look() == value for look, value in self._assumed.values())
+
     def finish(self) -> None:
         """The block has ended."""
+        # Most of what it made on the way is gone, and nobody asks for its version.
+        self._written = {place: one for place, one in self._written.items() if one() is not None}
         self._ready = True
 
     def replay(self) -> None:
@@ -57,9 +92,15 @@ class Program:
         with device.lock:
             if device.program is not None:
                 device.program.call(self._run)
+                known = (one() for one in self._written.values())
+                device.program.wrote(storage for storage in known if storage is not None)
             self._run()
 
     def _run(self) -> None:
+        for known in self._written.values():
+            storage = known()
+            if storage is not None:
+                storage.version += 1
         for step in self._steps:
             step()
 
@@ -102,6 +143,7 @@ class GpuProgram(Program):
         device = self.device
         first, second = self._hold(source).buffer, self._hold(target).buffer
         self.call(lambda: device.encoder().copy(first, second, size))
+        self.wrote([target])
 
     def call(self, step: Callable[[], None]) -> None:
         self._replay = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,13 @@ def integer(name: str, what: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ShapeError(f"[{name}] expected an integer for {what}, but got {value!r}")
     return int(value)
+
+
+def number(name: str, what: str, value: Any) -> float:
+    """A Python float from a number; DTypeError for anything else."""
+    if not isinstance(value, numbers.Real):
+        raise DTypeError(f"[{name}] expected a number for {what}, but got {value!r}")
+    return float(value)
 
 
 def host_indices(

@@ -30,6 +30,8 @@ def save(
     The file is written beside and then renamed, so that there is the old one or the new one, never
     a half. Needs the extra tensai[models].
     """
+    if not isinstance(tensors, Mapping):
+        raise DTypeError(f"save() takes a dict of named tensors, not a {type(tensors).__name__}")
     arrays: dict[str, Array] = {}
     for name, value in tensors.items():
         if not isinstance(name, str) or name.startswith(OPTIMIZER) or name == "__metadata__":
@@ -67,8 +69,13 @@ def load(
 
     With `into`, fills those tensors or parameters in place, wherever they are, and an `optimizer`
     goes on from the state in the file. Raises ModelError, and changes nothing, when a name is
-    missing on either side, a shape or dtype differs, or the file is damaged.
+    missing on either side, a shape or dtype differs, or the file is damaged; ValueError for `into`
+    and `device` together.
     """
+    if into is not None and not isinstance(into, Mapping):
+        raise DTypeError(f"load() fills a dict of named tensors, not a {type(into).__name__}")
+    if into is not None and device is not None:
+        raise ValueError("load() fills tensors where they are: say `into` or `device`, not both")
     arrays = _read(Path(path))
     state = {
         name[len(OPTIMIZER) :]: arrays.pop(name)

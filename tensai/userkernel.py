@@ -82,6 +82,9 @@ def run(
         if device.program is not None:
             storages = [tensor.storage for tensor in tensors]
             device.program.dispatch(dispatch, storages, *buffers[len(tensors) :])
+            device.program.wrote(tensor.storage for tensor in written)
+        for tensor in written:
+            tensor.storage.version += 1
     return written
 
 

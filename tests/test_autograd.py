@@ -188,6 +188,19 @@ def test_empty_and_scalar_tensors(dev: tensai.Device) -> None:
     empty = Parameter(dev.zeros((0, 3)))
     (empty * 2).sum().backward()
     assert empty.grad is not None and empty.grad.shape == (0, 3)
+    for shape in ((2, 0), (0, 2), (0,), (2, 0, 3), (0, 0)):
+        p, q = Parameter(dev.zeros(shape)), Parameter(dev.zeros(shape))
+        loss = dev.concat([p, q], -1).sum() + q.take(np.zeros((2, 1), int)[: shape[0]], 0).sum()
+        if len(shape) == 2:
+            loss = loss + dev.embed(p, np.zeros(shape[0], int)).sum()
+        loss.backward()
+        for parameter in (p, q):
+            assert parameter.grad is not None and parameter.grad.shape == shape
+    p, q = Parameter(dev.zeros((0, 3))), Parameter(dev.ones((2, 3)))
+    (dev.concat([p, q, dev.zeros((0, 3)), p]) * 2).sum().backward()
+    assert p.grad is not None and p.grad.shape == (0, 3)
+    assert q.grad is not None and q.grad.tolist() == [[2] * 3] * 2
+    assert dev.embed_grad([0, 2], dev.zeros((2, 0)), 3).shape == (3, 0)
     single = Parameter(dev.upload(np.float32(3)))
     (single * single).backward()
     assert single.grad is not None and float(single.grad) == 6
@@ -298,6 +311,15 @@ def test_losses(dev: tensai.Device) -> None:
     far = cross_entropy(dev.upload(np.float32([[1e4, -1e4, 0]])), [1])
     assert float(far) == 20000
     assert float(mse_loss(w, logits + 2)) == pytest.approx(4, abs=1e-5)
+    # Integers and bools as float32: they wrap nowhere.
+    for first, second, expected in (
+        (np.array([100_000, 0], np.int32), np.array([0, 0], np.int32), 5e9),
+        (np.array([1, 5], np.uint32), np.array([3, 5], np.uint32), 2),
+        (np.array([1, 5], np.int32), np.array([3.5, 5], np.float32), 3.125),
+        (np.array([1.5, 5], np.float32), np.array([1 << 30, 5], np.int32), 2.0**59),
+        (np.array([True, False]), np.array([False, False]), 0.5),
+    ):
+        assert float(mse_loss(dev.upload(first), second)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_bad_labels(dev: tensai.Device) -> None:
@@ -380,6 +402,24 @@ def test_special_powers(dev: tensai.Device) -> None:
     x.grad = None
     (x**1 + x**2).sum().backward()
     assert grad(x) == [1, 5, -1]
+
+
+VALUES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "power"])
+def test_gradients_at_special_values(dev: tensai.Device, name: str) -> None:
+    """Every pair of NaN, infinities, zeros, and numbers of either sign: PyTorch's."""
+    a, b = (array.reshape(-1).astype(np.float32) for array in np.meshgrid(VALUES, VALUES))
+    x, y = Parameter(dev.upload(a)), Parameter(dev.upload(b))
+    getattr(x, name)(y).sum().backward()
+    p, q = (torch.tensor(array, requires_grad=True) for array in (a, b))
+    {"power": torch.pow}.get(name, getattr(torch, name, None))(p, q).sum().backward()
+    for mine, other in ((x, p), (y, q)):
+        assert mine.grad is not None
+        assert other.grad is not None
+        for *pair, got, expected in zip(a, b, mine.grad.tolist(), other.grad.tolist(), strict=True):
+            assert got == pytest.approx(expected, rel=1e-5, nan_ok=True), pair
 
 
 def test_threads_with_graphs_of_their_own(dev: tensai.Device) -> None:

@@ -179,6 +179,36 @@ def test_tensors_as_attributes(dev: tensai.Device) -> None:
         same(got, expected.download(), 1e-6, what=value)
 
 
+def test_attributes_that_are_no_numbers(dev: tensai.Device) -> None:
+    """Of every operation that takes one, and of what calls them."""
+    t, row = dev.ones((2, 4)), dev.ones(4)
+    moments = (t.copy(), t.copy())
+    adam = {"lr": 0.1, "beta1": 0.9, "beta2": 0.9, "eps": 1e-8, "step": 1, "weight_decay": 0.0}
+
+    def step(name: str) -> Any:
+        return lambda value: t.adam_step_(t * 2, *moments, **{**adam, name: value})
+
+    uses: dict[str, Any] = {
+        **{f"adam {name}": step(name) for name in adam},
+        "softcap": lambda value: t.attention(t, t, softcap=value),
+        "scale": lambda value: t.attention(t, t, scale=value),
+        "gradient": lambda value: t.attention_grad(t, t, t, softcap=value),
+        "layer_norm": lambda value: t.layer_norm(row, row, eps=value),
+        "layer_norm_xhat": lambda value: t.layer_norm_xhat(value),
+        "layer_norm_grad": lambda value: t.layer_norm_grad(t, row, value),
+        "rms_norm": lambda value: t.rms_norm(row, eps=value),
+        "rms_norm_grad": lambda value: t.rms_norm_grad(t, row, eps=value),
+        "sample temperature": lambda value: tensai.ops.sample(t, temperature=value),
+        "sample top_p": lambda value: tensai.ops.sample(t, top_p=value),
+    }
+    for name, use in uses.items():
+        for value in ("1", [1.0], 1j):
+            with pytest.raises(DTypeError, match="expected a number for"):
+                use(value)
+                pytest.fail(name)
+    assert t.rms_norm(row, eps=np.float32(1e-6)).shape == t.shape
+
+
 def test_operands_of_functions(dev: tensai.Device) -> None:
     x = numbers((3, 4))
     t = dev.upload(x)

@@ -167,6 +167,13 @@ def test_append_kv(dev: tensai.Device, dim: int, norm: bool, style: str) -> None
     same(v_cache, v)
 
 
+def test_no_rows_are_appended(dev: tensai.Device) -> None:
+    k, v = dev.ones((4, 4)), dev.ones((4, 4))
+    q = tensai.ops.append_kv_(k, v, dev.zeros((0, 16)), 1, heads=4, kv_heads=2)
+    assert q.shape == (0, 8)
+    assert k.tolist() == v.tolist() == [[1] * 4] * 4
+
+
 def test_places_on_the_device(dev: tensai.Device) -> None:
     cache = dev.zeros((6, 2, 3))
     at = dev.upload(np.array([0], np.int32))

@@ -141,8 +141,29 @@ def test_bad_arguments(dev: tensai.Device) -> None:
     for lr in (-1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="lr"):
             optimizer.lr = lr
-    with pytest.raises(TypeError, match="number"):
-        optimizer.lr = None  # type: ignore[assignment]
+    wrong = [None, True, np.True_, "0.1", b"1", [0.1], 1j, dev.ones(2)]
+    for value in wrong:
+        for name in ("lr", "momentum", "weight_decay"):
+            with pytest.raises(TypeError, match=f"number for {name}"):
+                SGD([w], **{name: value})
+        for name in ("lr", "eps", "weight_decay"):
+            with pytest.raises(TypeError, match=f"number for {name}"):
+                Adam([w], **{name: value})
+        with pytest.raises(TypeError, match="number for betas"):
+            Adam([w], betas=(0.9, value))
+        with pytest.raises(TypeError, match="number for lr"):
+            optimizer.lr = value
+        with pytest.raises(TypeError, match="number for what the schedule gives"):
+            SGD([w], schedule=lambda step, value=value: value).step()  # type: ignore[misc]
+        with pytest.raises(TypeError, match="number for max_norm"):
+            clip_grad_norm_(w, value)
+    with pytest.raises(ValueError, match="max_norm"):
+        clip_grad_norm_(w, float("nan"))
+    for given in (dev.ones(3), [w, dev.ones(3)], [w * 2], [None]):
+        with pytest.raises(DTypeError, match="takes Parameters"):
+            clip_grad_norm_(given, 1.0)  # type: ignore[arg-type]
+    for number in (0.5, np.float32(0.5), np.array(0.5), dev.upload(0.5)):
+        assert SGD([w], lr=number).lr == 0.5  # type: ignore[arg-type]
     assert w.tolist() == [1, 1, 1]
 
 

@@ -11,6 +11,8 @@ import pytest
 from compare import numbers, same
 
 import tensai
+from tensai.autograd import Parameter
+from tensai.errors import GradientError
 
 
 def test_replay_follows_its_inputs(dev: tensai.Device) -> None:
@@ -131,6 +133,52 @@ def test_programs_within_programs(dev: tensai.Device) -> None:
     assert x.tolist() == [6.0] * 4  # (1 + 2) * 2
     outer.replay()
     assert x.tolist() == [16.0] * 4
+
+
+@pytest.mark.parametrize("kind", ["new", "in place", "float16", "assigned", "nested"])
+def test_a_replay_changes_what_it_writes(dev: tensai.Device, kind: str) -> None:
+    """A tape that saved what a program writes notices its replay; other tensors are as before."""
+    w = Parameter(dev.upload(np.float32([1, 2])))
+    x, y = dev.upload(np.float32([3, 4])), dev.upload(np.float32([5, 6]))
+    if kind == "float16":
+        w, y = Parameter(w.astype(np.float16).detach()), y.astype(np.float16)
+    with dev.record() as program:
+        if kind == "new":
+            y = x * 2
+        elif kind == "assigned":
+            dev.assign(y, x)
+        else:
+            y.add_(1)
+    if kind == "nested":
+        inner = program
+        with dev.record() as program:
+            inner.replay()
+    changed, kept = (w * y).sum(), (w * x).sum()
+    program.replay()
+    with pytest.raises(GradientError, match="changed in place"):
+        changed.backward()
+    kept.backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_kernel_of_ones_own_changes_what_it_writes(gpu: tensai.Device, recorded: bool) -> None:
+    kernel = """
+    @group(0) @binding(0) var<storage, read_write> y: array<f32>;
+    @compute @workgroup_size(2) fn main(@builtin(local_invocation_id) i: vec3u) { y[i.x] += 1.0; }
+    """
+    w, y = Parameter(gpu.ones(2)), gpu.ones(2)
+    with gpu.record() as program:
+        gpu.run(kernel, outputs=[y])
+    loss = (w * y).sum()
+    if recorded:
+        program.replay()
+    else:
+        gpu.run(kernel, outputs=[y])
+    with pytest.raises(GradientError, match="changed in place"):
+        loss.backward()
+    assert y.tolist() == [3, 3]
 
 
 @pytest.mark.fallback_expected

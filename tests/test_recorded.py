@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from small_runs import Run, batches, same
 
 import tensai
 from tensai.autograd import Parameter, cross_entropy, no_grad, recorded
-from tensai.errors import DeviceMismatchError, NaNError, TensorFreedError
-from tensai.optim import SGD
+from tensai.errors import DeviceMismatchError, GradientError, NaNError, TensorFreedError
+from tensai.optim import SGD, Adam, AdamW
 
 pytestmark = pytest.mark.usefixtures("still_works")
 
@@ -150,6 +151,17 @@ def test_gradients_that_a_recorded_step_leaves(dev: tensai.Device) -> None:
         assert kept.calls == (2 if pattern == "cleared" else kept.calls)
 
 
+def test_a_replay_between_forward_and_backward_is_refused(dev: tensai.Device) -> None:
+    """As an optimizer's step that is not recorded: the parameters that the tape saved are gone."""
+    run = Run(dev)
+    step = recorded(run.step)
+    for x, labels in batches(dev, 5):
+        loss = run.w[0].square().sum()
+        step(x, labels)
+        with pytest.raises(GradientError, match="changed in place"):
+            loss.backward()
+
+
 def test_parameters_that_moved_or_went(gpu: tensai.Device, cpu: tensai.Device) -> None:
     w = Parameter(gpu.ones(2))
     optimizer = SGD([w], lr=0.1)
@@ -243,3 +255,74 @@ def test_evaluation_between_replays(dev: tensai.Device) -> None:
         losses.append(float(step(x, labels)))
         assert losses[-1] == pytest.approx(before, abs=1e-6)
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_parameters_that_miss_steps(dev: tensai.Device, tmp_path: Path, kind: Any) -> None:
+    """Each counts its own steps, whichever shapes give it a gradient, and after a state is loaded.
+
+    Recorded or not, on and from a file or not, the numbers are the same.
+    """
+    options = {"momentum": 0.9} if kind is SGD else {}
+
+    def train(wrap: Any, resumed: bool) -> Any:
+        w = [Parameter(dev.ones(2)) for _ in range(3)]
+        named = {str(place): parameter for place, parameter in enumerate(w)}
+        optimizer = kind(w, lr=0.1, **options)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = (x * w[0]).sum()
+            for place in (1, 2):
+                if x.shape[0] > place:
+                    loss = loss + (w[place] * w[place]).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = wrap(step)
+        for number, rows in enumerate((2, 1, 2, 1, 1, 3, 1, 3, 2, 3, 2, 1, 3, 3)):
+            run(dev.ones((rows, 2)))
+            if number in (4, 7):
+                tensai.save(tmp_path / "kept", named, optimizer)
+            if number in (7, 11) and resumed:  # from here, and from where others had missed less
+                tensai.load(tmp_path / "kept", named, optimizer)
+            elif number == 11:
+                break
+        return [parameter.tolist() for parameter in w], optimizer.state_dict()
+
+    for resumed in (False, True):
+        expected, state = train(lambda step: step, resumed)
+        got, its_state = train(recorded, resumed)
+        assert got == expected
+        assert all(np.array_equal(state[name], its_state[name]) for name in state | its_state)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (SGD, "momentum", 0.0),
+        (SGD, "weight_decay", 0.1),
+        (SGD, "nesterov", True),
+        (SGD, "lr", 0.5),
+        (SGD, "schedule", lambda step: 0.5),
+        (Adam, "betas", (0.5, 0.6)),
+        (Adam, "eps", 0.1),
+        (AdamW, "weight_decay", 0.7),
+    ],
+)
+def test_an_optimizer_that_is_set_to_other_numbers(
+    dev: tensai.Device, kind: Any, name: str, value: Any
+) -> None:
+    plain, kept = Run(dev), Run(dev)
+    for run in (plain, kept):
+        run.optimizer = kind(run.w, lr=0.02, **({"momentum": 0.9} if kind is SGD else {}))
+    step = recorded(kept.step)
+    for number, (x, labels) in enumerate(batches(dev, 8)):
+        if number == 4:
+            setattr(plain.optimizer, name, value)
+            setattr(kept.optimizer, name, value)
+        plain.step(x, labels)
+        step(x, labels)
+    same(plain, kept)
+    assert kept.calls == (2 if name in ("lr", "schedule") else 4)  # else recorded again

@@ -128,6 +128,15 @@ def test_what_cannot_be_saved(dev: tensai.Device, tmp_path: Path) -> None:
     assert link.is_symlink() and tensai.load(path)["w"] == 5
     with pytest.raises(DTypeError, match="fills tensors"):
         tensai.load(path, {"w": np.zeros(())})  # type: ignore[dict-item]
+    given: list[Any] = [[dev.ones(1)], dev.ones(1), "w", None]
+    for tensors in given:
+        with pytest.raises(DTypeError, match="dict of named tensors"):
+            tensai.save(path, tensors)
+        if tensors is not None:
+            with pytest.raises(DTypeError, match="dict of named tensors"):
+                tensai.load(path, tensors)
+    with pytest.raises(ValueError, match="not both"):
+        tensai.load(path, {"w": dev.zeros(())}, device=dev)
     named = tmp_path / ("n" * 250)
     tensai.save(named, {"w": 1.0})
 

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops, rules
+from .. import ops
+from ..dtypes import f32
 from ..errors import DTypeError, ShapeError
+from ..indices import checked
 from ..tensor import Tensor
 
 
 def mse_loss(prediction: Tensor, target: Any) -> Tensor:
-    """The mean of (prediction - target)^2, 0-d; target is a tensor or array of the same shape."""
+    """The mean of (prediction - target)^2, 0-d; target is a tensor or array of the same shape.
+
+    Integers and bools are taken as float32.
+    """
     _tensor("mse_loss", "prediction", prediction)
     target = prediction.device.operand(target, prediction)
     if target.shape != prediction.shape:
         raise ShapeError(
             f"[mse_loss] expected a target of shape {prediction.shape}, but got {target.shape}"
         )
-    loss: Tensor = (prediction - target).square().mean()
+    first, second = (
+        one if one.dtype.kind == "f" else one.astype(f32) for one in (prediction, target)
+    )
+    loss: Tensor = (first - second).square().mean()
     return loss
 
 
@@ -31,14 +39,14 @@ def cross_entropy(logits: Tensor, labels: Any) -> Tensor:
     if not logits.ndim:
         raise ShapeError("[cross_entropy] expected logits (..., classes), but got a 0-d tensor")
     classes = logits.shape[-1]
-    if not isinstance(labels, Tensor):
-        array = rules.host_indices("cross_entropy", labels, classes, f"{classes} classes", "label")
-        labels = logits.device.upload(array)
+    labels = checked(logits.device, "cross_entropy", labels, classes, f"{classes} classes", "label")
     if labels.shape != logits.shape[:-1]:
         raise ShapeError(
             f"[cross_entropy] expected labels of shape {logits.shape[:-1]}, but got {labels.shape}"
         )
-    losses, _ = ops.cross_entropy_rows(logits.reshape(-1, classes), labels.reshape(labels.size))
+    losses, _ = ops.cross_entropy_rows(
+        logits.reshape(labels.size, classes), labels.reshape(labels.size)
+    )
     loss: Tensor = losses.mean()
     return loss
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -175,7 +176,7 @@ def _call(operation: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     for value in tracked.values():
         program = value.device.program
         if program is not None and isinstance(value, Parameter):
-            program.learned[value] = value.storage
+            program.assume(value, functools.partial(getattr, value, "_storage"))
     plain = [value.data if isinstance(value, Variable) else value for value in args]
     named = {
         name: value.data if isinstance(value, Variable) else value for name, value in kwargs.items()

@@ -241,9 +241,10 @@ erf = unary(
 )
 
 
-def _preferred(a: Any, b: Any, better: Any) -> Any:
-    """1 where a is what maximum or minimum takes, 1/2 where both are equal, else 0."""
-    return better.astype(f32) + (a == b).astype(f32) * 0.5
+def _share(a: Any, b: Any, worse: Any) -> Any:
+    """0 where maximum or minimum takes the other, 1/2 where both are equal, else 1, as PyTorch."""
+    where = a.device.where
+    return where(worse, 0.0, where(a == b, 0.5, 1.0))
 
 
 add = binary(
@@ -300,8 +301,10 @@ power = binary(
     {
         # A power of 0 is 1 everywhere, also at 0.
         "a": lambda grad, a, b: grad * grad.device.where(b == 0, 0.0, b * a ** (b - 1.0)),
-        # 0 ** b is 0 for every b > 0, so nothing follows from b there.
-        "b": lambda grad, a, b, out: grad * grad.device.where(a == 0, 0.0, out * a.log()),
+        # 0 ** b is 0 for every b > 0, so nothing follows from b there; b = 0 as in PyTorch.
+        "b": lambda grad, a, b, out: (
+            grad * grad.device.where((a == 0) & (b >= 0), 0.0, out * a.log())
+        ),
     },
     tolerance=2e-6,
 )
@@ -311,8 +314,8 @@ maximum = binary(
     typed("max_nan(a, b)", "max(a, b)", bools="a || b"),
     np.maximum,
     {
-        "a": lambda grad, a, b: grad * _preferred(a, b, a > b),
-        "b": lambda grad, a, b: grad * _preferred(a, b, b > a),
+        "a": lambda grad, a, b: grad * _share(a, b, a < b),
+        "b": lambda grad, a, b: grad * _share(a, b, b < a),
     },
     dtypes=EVERY,
 )
@@ -322,8 +325,8 @@ minimum = binary(
     typed("min_nan(a, b)", "min(a, b)", bools="a && b"),
     np.minimum,
     {
-        "a": lambda grad, a, b: grad * _preferred(a, b, a < b),
-        "b": lambda grad, a, b: grad * _preferred(a, b, b < a),
+        "a": lambda grad, a, b: grad * _share(a, b, a > b),
+        "b": lambda grad, a, b: grad * _share(a, b, b > a),
     },
     dtypes=EVERY,
 )

@@ -11,6 +11,7 @@ import numpy as np
 from .. import reference, rules
 from ..dtypes import bool_, f32, i32, promote, u32, widened
 from ..errors import DeviceMismatchError, DTypeError, ShapeError
+from ..indices import checked
 from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
 from ..tensor import Tensor
 from .gather import embed
@@ -96,7 +97,7 @@ def concat(device: Any, tensors: Sequence[Any], axis: int = 0) -> Tensor:
     made = device.empty(shape, through)
     start = 0
     for part in parts:
-        if part.size:
+        if part.size or type(part) is not Tensor:  # an empty one too may have a part in gradients
             made = put(made, part if part.dtype == through else part.astype(through), axis, start)
         start += part.shape[axis]
     return made if common == through else made.astype(common)
@@ -114,9 +115,7 @@ def take(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
         x, axis = x.reshape(x.size), 0
     axis = rules.axis_index("take", axis, x.ndim)
     length = x.shape[axis]
-    if not isinstance(indices, Tensor):
-        array = rules.host_indices("take", indices, length, f"length {length}", least=-length)
-        indices = x.device.upload(np.where(array < 0, array + length, array))
+    indices = checked(x.device, "take", indices, length, f"length {length}", least=-length)
     order = (axis, *(other for other in range(x.ndim) if other != axis))
     front = x.permute(order) if axis else x
     rest = front.shape[1:]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import reference
+from .. import reference, rules
 from ..dtypes import f32
 from ..errors import DTypeError, ShapeError
 from ..operation import Job, Kernel, Probe, Result, Spec, composition, operation, pack
@@ -119,12 +119,14 @@ def adam_step_(
     lr * weight_decay first (AdamW, Loshchilov and Hutter, 2017), or with decoupled=False is added
     to the gradient as weight_decay * x.
     """
+    rate, count = (
+        value
+        if isinstance(value, Tensor)
+        else x.device.constant(rules.number("adam_step_", what, value), f32)
+        for what, value in (("lr", lr), ("step", step))
+    )
     if not isinstance(step, Tensor) and step < 1:
         raise ValueError(f"[adam_step_] expected a step from 1 up, but got {step}")
-    rate, count = (
-        value if isinstance(value, Tensor) else x.device.constant(float(value), f32)
-        for value in (lr, step)
-    )
     attributes = (beta1, beta2, eps, weight_decay, decoupled)
     adam_update(x, grad, m, v, rate, count, *attributes)
     return x

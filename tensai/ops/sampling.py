@@ -142,12 +142,12 @@ def checked_options(
     temperature: float, top_k: int | None, top_p: float | None
 ) -> tuple[float, int, float]:
     """How tokens are drawn, as the kernel takes it; ValueError for numbers out of range."""
-    if not 0 <= temperature < math.inf:
+    if not 0 <= rules.number("sample", "temperature", temperature) < math.inf:
         raise ValueError(f"[sample] expected a temperature from 0 up, but got {temperature}")
     kept = rules.integer("sample", "top_k", top_k or 0)
     if kept < 0:
         raise ValueError(f"[sample] expected top_k from 0 up, but got {top_k}")
-    share = 1.0 if top_p is None else float(top_p)
+    share = 1.0 if top_p is None else rules.number("sample", "top_p", top_p)
     if not 0 < share <= 1:
         raise ValueError(f"[sample] expected top_p above 0 and up to 1, but got {top_p}")
     heat = float(temperature)

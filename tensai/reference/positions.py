@@ -60,16 +60,16 @@ def append_kv(
     """Queries, and the caches with the new rows in them (see ops.append_kv_)."""
     rows = len(qkv)
     dim = qkv.shape[-1] // (heads + 2 * kv_heads)
-    split = qkv.reshape(rows, -1, dim)
+    split = qkv.reshape(rows, heads + 2 * kv_heads, dim)
     q, k, v = np.split(split, [heads, heads + kv_heads], axis=1)
     if norms is not None:
         q, k = rms_norm(q, norms[0], eps, None), rms_norm(k, norms[1], eps, None)
     places = int(at.reshape(())) + np.arange(rows)
     positions = places % (1 << 32)
     q, k = (turned(part, positions, frequencies, neighbours, scale) for part in (q, k))
-    new_k = copy_rows(k_cache, k.reshape(rows, -1), at)
-    new_v = copy_rows(v_cache, v.reshape(rows, -1), at)
-    return q.reshape(rows, -1), new_k, new_v
+    new_k = copy_rows(k_cache, k.reshape(rows, kv_heads * dim), at)
+    new_v = copy_rows(v_cache, v.reshape(rows, kv_heads * dim), at)
+    return q.reshape(rows, heads * dim), new_k, new_v
 
 
 def copy_rows(x: Array, source: Array, at: Array) -> Array:
