@@ -17,7 +17,7 @@ from compare import numbers, same, wide
 
 import tensai
 import tensai.device
-from tensai import gpu
+from tensai import gpu_plan
 
 f16, f32, i32, u32 = np.float16, np.float32, np.int32, np.uint32
 
@@ -398,7 +398,7 @@ def test_a_large_free_buffer_gives_way_to_small_ones(fresh_gpu: Any) -> None:
 
 
 def test_work_is_submitted_on_the_way(fresh_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "SUBMIT_AFTER", 3)
+    monkeypatch.setattr(gpu_plan, "SUBMIT_AFTER", 3)
     total = fresh_gpu.upload(np.zeros(5, f32))
     for step in range(20):  # a host write must overtake nothing that was recorded
         total = total + fresh_gpu.upload(np.full(5, step, f32)) * 2
