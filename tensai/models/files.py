@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +134,22 @@ def read_tokenizer(path: Path) -> Any:
         raise extra("tokenizers") from error
     if not path.is_file():
         raise ModelError(missing(path))
+    with tokenizing(path):
+        return Tokenizer.from_file(str(path))
+
+
+@contextmanager
+def tokenizing(path: Path) -> Iterator[None]:
+    """Whatever goes wrong in the tokenizers library as a ModelError that names its file."""
     try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
+        yield
+    except BaseException as error:
+        # The library raises nothing narrower than Exception, and its panics are not even that.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise ModelError(
             f"{path} is damaged, or not a file of the tokenizers library: {error}"
         ) from error
-    return tokenizer
 
 
 def missing(path: Path) -> str:

@@ -12,7 +12,15 @@ import numpy as np
 from ..device import Device
 from ..errors import ModelError
 from .bert import BertConfig, BertEncoder
-from .files import Array, Settings, model_folder, read_json, read_settings, read_tokenizer
+from .files import (
+    Array,
+    Settings,
+    model_folder,
+    read_json,
+    read_settings,
+    read_tokenizer,
+    tokenizing,
+)
 from .progress import Progress
 from .shards import Weights
 
@@ -39,11 +47,12 @@ class SentenceEncoder:
         folder, self.pooling = _modules(root)
         config_path = folder / "config.json"
         self.config = BertConfig.read(read_settings(config_path))
-        self._tokenizer = read_tokenizer(folder / "tokenizer.json")
+        self._path = folder / "tokenizer.json"
+        self._tokenizer = read_tokenizer(self._path)
         known = self._tokenizer.get_vocab_size()
         if known > self.config.vocabulary:
             raise ModelError(
-                f"{folder / 'tokenizer.json'} knows {known} tokens, but {config_path} says "
+                f"{self._path} knows {known} tokens, but {config_path} says "
                 f"vocab_size {self.config.vocabulary}; the two files belong to different models"
             )
         self.max_length, self._lower = _limits(folder, self.config.positions, self._tokenizer)
@@ -87,7 +96,8 @@ class SentenceEncoder:
             some = texts[start : start + TOKENIZED_AT_ONCE]
             if self._lower:
                 some = [text.lower() for text in some]
-            encoded = self._tokenizer.encode_batch(list(some))
+            with tokenizing(self._path):
+                encoded = self._tokenizer.encode_batch(list(some))
             tokens.extend(np.array(one.ids, dtype=np.int32) for one in encoded)
         return tokens
 

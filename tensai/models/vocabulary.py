@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import ModelError
-from .files import Settings, read_settings, read_text, read_tokenizer
+from .files import Settings, read_settings, read_text, read_tokenizer, tokenizing
 
 SPACE = "\u2581"  # SentencePiece's sign for a space
 BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")  # SentencePiece's name of a byte
@@ -85,7 +85,8 @@ class TextTokenizer:
         self.eos_token = self._names.get(eos[0], "") if eos else ""
         self._before = [bos] if add_bos and bos is not None else []
         self._after = [eos[0]] if add_eos and eos else []
-        self._decode_piece, self.strips = _decoding(tokenizer.decoder)
+        with tokenizing(path):
+            self._decode_piece, self.strips = _decoding(tokenizer.decoder)
         self._known: dict[int, bytes] = {}
 
     def encode(self, text: str, special: bool = True) -> list[int]:
@@ -106,7 +107,8 @@ class TextTokenizer:
                 f"the text holds {text[error.start]!r}, half of a character; decode it with "
                 'errors="replace"'
             ) from error
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+        with tokenizing(self.path):
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
         return [*self._before, *ids, *self._after] if special else ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -152,7 +154,8 @@ class TextTokenizer:
 
     def whole(self, ids: Sequence[int]) -> str:
         """The text that the tokenizers library gives for ids."""
-        return str(self._tokenizer.decode([id for id in ids if id in self._names]))
+        with tokenizing(self.path):
+            return str(self._tokenizer.decode([id for id in ids if id in self._names]))
 
 
 class _ByteStream:

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 import tensai
 from tensai.errors import ModelError
 from tensai.models import load
+from tensai.models.files import read_tokenizer
 
 FULL = os.environ.get("TENSAI_TRUST") == "full"
 SECONDS = 10  # for any file, on a slow machine
@@ -141,6 +142,15 @@ def test_a_changed_file_is_refused_or_runs(
     if name != GGUF:
         (folder / "config.json").write_bytes(whole["config.json"])
     assert list(load(path if name == GGUF else folder, tensai.open("cpu")).tokens([1, 2], 2))
+
+
+def test_a_panic_of_the_tokenizers_library(whole: dict[str, bytes], tmp_path: Path) -> None:
+    # It is no Exception, so that no `except` would see it.
+    made = json.loads(whole["tokenizer.json"])
+    made["model"]["continuing_subword_prefix"] = "longer than a token"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    with pytest.raises(ModelError, match="tokenizer.json is damaged.*out of range"):
+        read_tokenizer(tmp_path / "tokenizer.json")
 
 
 def test_processes_share_a_cache_folder(tmp_path: Path) -> None:
