@@ -13,9 +13,7 @@ from small_runs import INPUTS, LABELS, RNG, START, our_step
 
 import tensai
 from tensai.autograd import Parameter
-from tensai.errors import (
-    DTypeError,
-)
+from tensai.errors import DTypeError
 from tensai.optim import SGD, Adam, AdamW, Optimizer, clip_grad_norm_
 
 pytestmark = pytest.mark.usefixtures("still_works")
@@ -55,6 +53,22 @@ def test_ten_steps_equal_pytorchs(
         our_step(w, mine)
         their_step(p, other)
     np.testing.assert_allclose(w.download(), p.detach().numpy(), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("beta1", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("beta2", [0.0, 1e-3, 0.5, 0.999])
+def test_gradients_that_become_small(dev: tensai.Device, beta1: float, beta2: float) -> None:
+    # Of moments a million times as large as what comes next, nothing may stay but what betas say.
+    w, theirs = Parameter(dev.zeros((6,))), torch.zeros(6, dtype=torch.float64, requires_grad=True)
+    optimizer = Adam([w], lr=0.1, betas=(beta1, beta2))
+    other = torch.optim.Adam([theirs], lr=0.1, betas=(beta1, beta2))
+    for size in (1.0, 1e-4, 1e-4, 3e-5, 1.0, 1e-3):
+        grad = size * np.linspace(0.5, 1.5, 6)
+        w.grad = dev.upload(grad.astype(np.float32))
+        theirs.grad = torch.from_numpy(grad)
+        optimizer.step()
+        other.step()
+        np.testing.assert_allclose(w.download(), theirs.detach().numpy(), rtol=5e-6, atol=1e-6)
 
 
 def test_a_schedule_is_pytorchs_lambda(dev: tensai.Device) -> None:

@@ -6,6 +6,8 @@ struct Params {
     decoupled: u32,
     keep_m: f32,  // 1 - beta1
     keep_v: f32,
+    beta1: f32,
+    beta2: f32,
     log_beta1: f32,
     log_beta2: f32,
     eps: f32,
@@ -38,8 +40,9 @@ fn main(
     } else {
         slope = fma(params.decay, before, slope);
     }
-    let first = fma(params.keep_m, slope - m[index], m[index]);
-    let second = fma(params.keep_v, fma(slope, slope, -v[index]), v[index]);
+    // Not v + (1 - beta2) (slope^2 - v): of a small new moment, v's rounding would be all.
+    let first = fma(params.keep_m, slope, params.beta1 * m[index]);
+    let second = fma(params.keep_v * slope, slope, params.beta2 * v[index]);
     m[index] = first;
     v[index] = second;
     // 1 - beta^step, of which 1 - exp would lose the digits at the first steps.

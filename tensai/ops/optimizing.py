@@ -26,6 +26,8 @@ def _adam(job: Job) -> None:
         bool(given["decoupled"]),
         1 - beta1,
         1 - beta2,
+        beta1,
+        beta2,
         _logarithm(beta1),
         _logarithm(beta2),
         float(given["eps"]),
@@ -48,6 +50,11 @@ def _adam_probes() -> list[Probe]:
             "decoupled": decoupled,
         }
         made.append(Probe(tuple(map(np.asarray, inputs)), attributes, 1e-6))
+    # Moments far larger than what comes: the new ones are all that counts.
+    small = attributes | {"beta1": 0.0, "beta2": 0.0, "eps": 1e-8, "weight_decay": 0.0}
+    rest = np.ones(1027, np.float32), np.float32(0.05), np.float32(2)
+    inputs = (rest[0], rest[0] * np.float32(1e-4), *([rest[0] * 3] * 2), *rest[1:])
+    made.append(Probe(tuple(map(np.asarray, inputs)), small, 1e-6))
     return made
 
 
