@@ -232,6 +232,17 @@ def test_powers_near_the_ends_of_float32(dev: tensai.Device) -> None:
         same(dev.upload(a[ordinary]) ** b[ordinary], expected[ordinary], 2e-6, each=True)
 
 
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 2.0, 3.0, -1.0])
+def test_powers_of_what_is_no_ordinary_number(dev: tensai.Device, exponent: float) -> None:
+    a = np.array([-np.inf, -0.0, 0.0, np.inf, np.nan, -2.0], f32)
+    with np.errstate(all="ignore"):
+        expected = np.power(a, np.full(6, exponent, f32))  # element by element
+    for b in (exponent, dev.upload(np.array([exponent], f32)), np.full(6, exponent, f32)):
+        found = (dev.upload(a) ** b).download()
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found[:4]), np.signbit(expected[:4]))
+
+
 def test_signs_of_zero(dev: tensai.Device) -> None:
     zeros = dev.upload(np.array([0.0, -0.0], f32))
     assert np.signbit((-zeros).download()).tolist() == [True, False]
