@@ -92,7 +92,7 @@ class Reader:
         for name in d.names.foreign(source.names(), read):
             raise ModelError(
                 f"{source.file(name)}: tensor {name!r} is part of the model, but tensai's decoder "
-                f"does not have it where the model is as {source.sizes} and the other tensors say"
+                f"would not read it: {source.sizes} and the other tensors ask for none of that name"
             )
 
     def _vectors(self, number: int) -> list[tuple[str, int]]:
