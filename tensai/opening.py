@@ -107,12 +107,14 @@ def choose(
     names = ", ".join(f"{index}: {item.info.name}" for index, item in enumerate(found))
     if isinstance(adapter, int):
         if not 0 <= adapter < len(found):
-            raise DeviceNotFoundError(f"there is no adapter {adapter}; there are {names}")
+            raise DeviceNotFoundError(f"there is no adapter {adapter}; these were found: {names}")
         return found[adapter], f"adapter {adapter} was asked for"
     if adapter is not None:
         matching = [item for item in found if adapter.lower() in item.info.name.lower()]
         if not matching:
-            raise DeviceNotFoundError(f"no adapter's name contains {adapter!r}; there are {names}")
+            raise DeviceNotFoundError(
+                f"no adapter's name contains {adapter!r}; these were found: {names}"
+            )
         return matching[0], f"its name contains {adapter!r}"
     rank = dict(_RANK)
     if power == "low":

@@ -135,6 +135,8 @@ def test_timings_count_the_tokens_of_the_answer(model: LanguageModel) -> None:
         (lambda m: m.generate({"role": "user", "content": "x"}), TypeError, "in a list"),
         (lambda m: m.generate([{"content": "x"}]), TypeError, "without a role"),
         (lambda m: m.generate([{"role": "user", "content": "x"}, 5]), TypeError, "list with"),
+        (lambda m: m.generate(""), ValueError, "the prompt is empty"),
+        (lambda m: m.generate([]), ValueError, "the prompt is empty"),
         (lambda m: m.tokens(["1"]), ValueError, r"list of at least one integer.*\['1'\]"),
         (lambda m: m.tokens([1.5]), ValueError, "list of at least one integer.*1.5"),
         (lambda m: m.tokens(b"abc"), ValueError, "list of at least one integer.*abc"),

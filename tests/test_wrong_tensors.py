@@ -130,3 +130,117 @@ def test_tensors_of_kinds_that_are_not_read(
         target = changed_gguf(file, tmp_path / f"{number}.gguf", changes)
         with pytest.raises(ModelError, match=f"'{other}' is of dtype I32; tensai reads"):
             load(target, gpu)
+
+
+# Tensors that would change the model, by the kind of model that does not have them. In GGUF files
+# biases and norms of heads are read where layer 0 has those of the first matrix.
+FOREIGN_GGUF = {
+    "qwen2": [
+        "output.bias",
+        "output_norm.bias",
+        "token_embd_norm.weight",
+        "blk.0.attn_norm.bias",
+        "blk.1.ffn_norm.bias",
+        "blk.0.attn_sinks.weight",
+        "blk.0.ffn_gate_inp.weight",
+        "blk.0.attn_q.scale",
+        "blk.2.layer_output_scale.weight",
+        "blk.0.post_attention_norm.weight",
+        "blk.*.ffn_down.bias",
+        "blk.*.ffn_up.bias",
+        "blk.*.attn_k_norm.weight",
+        "blk.1.attn_q_norm.weight",
+        "blk.2.attn_output.bias",
+    ],
+    "qwen3": ["blk.*.attn_v.bias", "blk.*.attn_k.bias", "blk.1.attn_q.bias", "blk.2.attn_v.bias"],
+    "gemma2": ["blk.*.ffn_down.bias", "blk.1.attn_q.bias", "blk.0.ffn_norm.bias", "output.bias"],
+}
+FOREIGN_FOLDER = {
+    "qwen2": [
+        "lm_head.bias",
+        "model.norm.bias",
+        "model.embed_tokens.bias",
+        "model.embed_tokens_norm.weight",
+        "model.layers.0.input_layernorm.bias",
+        "model.layers.0.self_attn.sinks",
+        "model.layers.0.mlp.gate.weight",
+        "model.layers.0.self_attn.q_proj.weight_scale",
+        "model.layers.0.pre_feedforward_layernorm.weight",
+        "model.layers.*.self_attn.o_proj.bias",
+        "model.layers.*.self_attn.q_norm.weight",
+        "model.layers.1.self_attn.k_norm.weight",
+        "model.layers.*.mlp.gate_proj.bias",
+        "model.layers.2.mlp.down_proj.bias",
+    ],
+    "qwen3": ["model.layers.*.self_attn.q_proj.bias", "model.layers.2.self_attn.v_proj.bias"],
+    "gemma2": ["model.layers.*.mlp.up_proj.bias", "model.layers.1.self_attn.q_norm.weight"],
+}
+
+
+def every(foreign: dict[str, list[str]]) -> list[tuple[str, str]]:
+    return [(kind, name) for kind, names in foreign.items() for name in names]
+
+
+def added(name: str) -> list[str]:
+    """The names that a name with * stands for, in models of three layers."""
+    return [name.replace("*", str(number)) for number in range(3 if "*" in name else 1)]
+
+
+@pytest.mark.parametrize(("kind", "name"), every(FOREIGN_GGUF))
+def test_tensors_of_a_gguf_that_the_decoder_does_not_have(
+    gpu: tensai.Device, models: Any, kind: str, name: str, tmp_path: Path, nothing_loaded: None
+) -> None:
+    names = added(name)
+    changes = {one: np.ones(64, np.float32) for one in names}
+    target = changed_gguf(models[kind][1], tmp_path / "model.gguf", changes)
+    with pytest.raises(ModelError, match=rf"model\.gguf: tensor '{names[0]}' is part of the model"):
+        load(target, gpu)
+
+
+@pytest.mark.parametrize(("kind", "name"), every(FOREIGN_FOLDER))
+def test_tensors_of_a_folder_that_the_decoder_does_not_have(
+    gpu: tensai.Device, models: Any, kind: str, name: str, tmp_path: Path, nothing_loaded: None
+) -> None:
+    names = added(name)
+    target = changed_folder(models[kind][0], tmp_path / "m", {one: torch.ones(64) for one in names})
+    with pytest.raises(ModelError, match=rf"safetensors: tensor '{names[0]}' is part of the model"):
+        load(target, gpu)
+
+
+def test_a_foreign_tensor_of_a_kind_that_is_not_read(
+    gpu: tensai.Device, models: Any, tmp_path: Path, nothing_loaded: None
+) -> None:
+    name = "model.layers.0.self_attn.q_proj.qzeros"
+    extra = {name: torch.ones(4, dtype=torch.int32)}
+    with pytest.raises(ModelError, match=rf"tensor '{name}' is part of the model"):
+        load(changed_folder(models["qwen3"][0], tmp_path / "m", extra), gpu)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_that_are_left_over(
+    gpu: tensai.Device, models: Any, kind: str, tmp_path: Path
+) -> None:
+    """Computed from settings, or of other parts: the model is the same without them."""
+    folder, file = models[kind]
+    ids = list(range(20))
+    expected = load(folder, gpu).logits(ids)
+    leftovers = ["rotary_emb.inv_freq", "rotary_emb.cos_cached", "masked_bias", "bias"]
+    leftovers += ["k_proj.k_scale", "v_proj.v_scale"]
+    names = [f"model.layers.{number}.self_attn.{one}" for number in range(3) for one in leftovers]
+    names += ["model.rotary_emb.inv_freq", "vision_tower.layers.0.mlp.up_proj.bias"]
+    names += ["multi_modal_projector.norm.weight"]
+    made = load(changed_folder(folder, tmp_path / "m", {one: torch.ones(7) for one in names}), gpu)
+    np.testing.assert_array_equal(made.logits(ids), expected)
+    more = {"blk.0.attn_rot_embd": np.ones(7, np.float32), "v.blk.0.ln1.bias": np.ones(7)}
+    expected = load(file, gpu).logits(ids)
+    made = load(changed_gguf(file, tmp_path / "model.gguf", more), gpu)
+    np.testing.assert_array_equal(made.logits(ids), expected)
+
+
+@pytest.mark.parametrize("kind", tinyllm.CONFIGS)
+def test_every_architecture_has_all_its_tensors_read(
+    gpu: tensai.Device, kind: str, tmp_path: Path
+) -> None:
+    folder = tinyllm.make(tmp_path / "m", kind)
+    load(folder, gpu)
+    load(tinyllm.write_gguf(folder, tmp_path / "model.gguf"), gpu)

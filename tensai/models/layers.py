@@ -44,8 +44,8 @@ class Reader:
     """A model's tensors by what they are for. `nbytes`: what all matrices take on the device.
 
     Raises ModelError, which names the file and the tensor, before anything is uploaded, when a
-    tensor is missing, of another shape than `description` asks for, or larger than the device binds
-    at once.
+    tensor is missing, of another shape than `description` asks for, larger than the device binds
+    at once, or of the model's layers or outer parts and yet none that is read.
     """
 
     def __init__(self, description: Description, matrices: Matrices) -> None:
@@ -68,7 +68,7 @@ class Reader:
     def _check(self) -> int:
         d, matrices = self.description, self.matrices
         outer = [d.names.embedding] + ([] if d.tied else [d.names.head])
-        total = 0
+        total, read = 0, {*outer, d.names.norm}
         for name in outer:
             total += matrices.check([name], [(d.vocabulary, d.hidden)], False)
         for number in range(d.layers):
@@ -76,10 +76,24 @@ class Reader:
                 for group in self._groups(number, parts):
                     shapes = [self.shapes[part] for part in group]
                     total += matrices.check(self._names(number, group), shapes, True)
+                read.update(self._names(number, parts))
             for name, length in self._vectors(number):
                 matrices.source.check_shape(name, (length,))
+                read.add(name)
         matrices.source.check_shape(d.names.norm, (d.hidden,))
+        self._check_foreign(read)
         return total
+
+    def _check_foreign(self, read: set[str]) -> None:
+        """ModelError for a tensor that would have changed the model, if it were read."""
+        d, source = self.description, self.matrices.source
+        if d.tied:
+            read = {*read, d.names.head}  # which was compared with the embedding
+        for name in d.names.foreign(source.names(), read):
+            raise ModelError(
+                f"{source.file(name)}: tensor {name!r} is part of the model, but tensai's decoder "
+                f"would not read it: {source.sizes} and the other tensors ask for none of that name"
+            )
 
     def _vectors(self, number: int) -> list[tuple[str, int]]:
         """The norms and biases of a layer, and how long each is."""

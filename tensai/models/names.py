@@ -9,6 +9,13 @@ from dataclasses import dataclass
 from ..errors import ModelError
 from .files import Settings
 
+# What transformers once saved though it computes it, positions and masks, and scales for caches of
+# keys and values in eight bits.
+HARMLESS = re.compile(
+    r"\b((original_)?inv_freq|(cos|sin)_cached|attn_rot_embd(\.weight)?"
+    r"|masked_bias|(self_)?attn\.bias|[kv]_scale)$"
+)
+
 
 @dataclass(frozen=True)
 class Names:
@@ -22,6 +29,20 @@ class Names:
     def of(self, part: str, number: int, kind: str = "weight") -> str:
         """The tensor `part` ("q", "attention_norm", ...) of a layer; `kind` may be "bias"."""
         return f"{self.layer[part].format(number)}.{kind}"
+
+    def foreign(self, tensors: Collection[str], read: Collection[str]) -> list[str]:
+        """The tensors of the decoder's blocks and outer parts that are neither read nor harmless.
+
+        Of other parts, like towers for pictures, a file may have whatever it likes.
+        """
+        layers = self.layer["q"].split("{}")[0]
+        own = [name.removesuffix(".weight") for name in (self.embedding, self.norm, self.head)]
+        inner = (layers, *own)
+        return [
+            name
+            for name in tensors
+            if name.startswith(inner) and name not in read and not HARMLESS.search(name)
+        ]
 
 
 def folder_names(post_norms: bool, tensors: Collection[str]) -> Names:

@@ -41,6 +41,8 @@ class Prompts:
     def checked(self, ids: Sequence[int]) -> Array:
         """Token ids as int32; ValueError for none, and for those that the model does not have."""
         tokens = np.asarray(ids)
+        if tokens.ndim == 1 and not tokens.size:
+            raise ValueError("the prompt is empty; expected token ids: at least one integer")
         if tokens.ndim != 1 or not tokens.size or tokens.dtype.kind not in "iu":
             raise ValueError(
                 f"expected token ids: a list of at least one integer, but got {repr(ids)[:80]}"

@@ -73,6 +73,10 @@ class TensorSource:
         """How a tensor's elements are stored: one of KINDS."""
         return self._entry(name).kind
 
+    def file(self, name: str) -> Path:
+        """The file that a tensor is in, of whatever kind it is."""
+        return self._entries[name].path if name in self._entries else self.path
+
     def raw(self, name: str) -> Array:
         """The bytes of a tensor as they are in the file, uint8, read-only, not copied."""
         return np.frombuffer(self._entry(name).data, np.uint8)
