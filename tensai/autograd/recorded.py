@@ -83,6 +83,7 @@ class _Step:
         return (
             program is not None
             and not any(p.grad is not None for p, none in program.graded.items() if none)
+            and not any(p.grad is not None for p in program.ungraded)
             and not any(isinstance(v, Tensor) and program.writes(v.storage) for v in given)
         )
 
@@ -131,7 +132,7 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     out of range, and take() counts negative ones from the end.
 
     It runs as it is where a replay would not do the same: where something in it happens on the
-    host (a download such as float(loss), an upload) or on another device, where it adds to
+    host (a download such as float(loss), an upload) or on another device, where it adds to or reads
     gradients from before the call, changes an argument in place or is given what it changes, or
     returns anything else, where arguments are parameters, named, or cannot be told apart, inside
     another recording and under nan_check(). It is recorded again when a parameter has moved to

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import DeviceMismatchError, DTypeError, GradientError, ShapeError
 from ..operation import Gradient, Operation, Spec
+from ..program import recorded_here, recording
 from ..tensor import Tensor
 from .tape import Node, Saved, mode, no_grad, walk_back
 
@@ -123,6 +124,16 @@ class Parameter(Variable):
     @property
     def grad(self) -> Tensor | None:
         """What backward() has added up."""
+        if recording:
+            for program in recorded_here():
+                if program.device is not self.device:
+                    program.fixed("it uses a gradient on another device")
+                elif self in program.graded:
+                    continue  # its own
+                elif self._grad is None:
+                    program.ungraded.add(self)
+                else:
+                    program.fixed("it uses a gradient from before the call")
         return self._grad
 
     @grad.setter

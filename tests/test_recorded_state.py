@@ -1,0 +1,86 @@
+"""What a recorded function finds outside of its arguments: as when it is not recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensai
+from tensai.autograd import Parameter, recorded
+from tensai.optim import SGD, Adam, clip_grad_norm_
+
+pytestmark = pytest.mark.usefixtures("still_works")
+CALLS = 7
+
+
+def alike(run: Callable[[Any], list[Any]]) -> None:
+    """What run() gives with a recorded function is what it gives with the function itself."""
+    for mine, other in zip(run(recorded), run(lambda function: function), strict=True):
+        np.testing.assert_allclose(np.array(mine), np.array(other), rtol=1e-6)
+
+
+def summed(w: Any, x: Any) -> Any:
+    old, w.grad = w.grad, None
+    (x * w).sum().backward()
+    return None if old is None else old + 1
+
+
+GRADIENTS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "an optimizer": lambda x, w, optimizer: optimizer.step(),
+    "then none": lambda x, w, optimizer: (optimizer.step(), optimizer.zero_grad())[2:],
+    "their norm": lambda x, w, optimizer: clip_grad_norm_([w], 1.0),
+    "one itself": lambda x, w, optimizer: x if w.grad is None else w.grad * x,
+    "the one before": lambda x, w, optimizer: summed(w, x),
+}
+
+
+@pytest.mark.parametrize("when", ["always", "at first", "later", "at times"])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_from_before_the_call(dev: tensai.Device, name: str, when: str) -> None:
+    given = {
+        "always": range(CALLS),
+        "at first": range(3),
+        "later": range(3, CALLS),
+        "at times": range(0, CALLS, 2),
+    }[when]
+
+    def run(wrap: Any) -> list[Any]:
+        w = Parameter(dev.ones(2))
+        optimizer = Adam([w], lr=0.1)
+        step = wrap(lambda x: GRADIENTS[name](x, w, optimizer))
+        seen: list[Any] = []
+        for number in range(CALLS):
+            w.grad = dev.full(2, float(number + 2)) if number in given else None
+            if w.grad is None and name == "their norm":
+                with pytest.raises(ValueError, match="no parameter has a gradient"):
+                    step(dev.ones(2))
+                continue
+            made = step(dev.full(2, float(number)))
+            seen += [w.tolist(), [] if w.grad is None else w.grad.tolist()]
+            seen += [made.tolist()] if isinstance(made, tensai.Tensor) else []
+        return seen
+
+    alike(run)
+
+
+def test_gradients_added_up_outside(dev: tensai.Device) -> None:
+    def run(wrap: Any) -> list[Any]:
+        w, other = Parameter(dev.ones(2)), Parameter(dev.ones(2))
+        optimizer = SGD([w, other], lr=0.1, momentum=0.9)
+
+        def update(x: Any) -> None:
+            optimizer.step()
+            optimizer.zero_grad()
+
+        step, seen = wrap(update), []
+        for number in range(CALLS):
+            for _ in range(2):
+                (w * float(number)).sum().backward()
+            step(dev.ones(2))
+            seen += [w.tolist(), other.tolist(), optimizer.steps]
+        return seen
+
+    alike(run)
