@@ -161,7 +161,7 @@ class Optimizer(ABC):
         for name in self.slots:
             held = state.get(name)
             if held is None:
-                state[name] = parameter.device.zeros(parameter.shape)
+                state[name] = _zeros(parameter)
             elif held.device is not parameter.device:
                 state[name] = parameter.device.upload(held.download())
         held = self._counts.get(place)
@@ -351,6 +351,13 @@ def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float
         for grad in grads:
             grad.scale_(factor)
     return norm
+
+
+def _zeros(parameter: Parameter) -> Tensor:
+    device = parameter.device
+    if device.program is None:
+        return device.zeros(parameter.shape)
+    return device.upload(np.zeros(parameter.shape, np.float32))  # once, not in every replay
 
 
 def _number(name: str, value: float) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 import tensai
 from tensai.autograd import Parameter, recorded
-from tensai.optim import SGD, Adam, clip_grad_norm_
+from tensai.optim import SGD, Adam, AdamW, clip_grad_norm_
 
 pytestmark = pytest.mark.usefixtures("still_works")
 CALLS = 7
@@ -84,3 +84,46 @@ def test_gradients_added_up_outside(dev: tensai.Device) -> None:
         return seen
 
     alike(run)
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "SGD": lambda w: SGD(w, lr=0.1),
+    "momentum": lambda w: SGD(w, lr=0.1, momentum=0.9),
+    "Adam": lambda w: Adam(w, lr=0.1),
+    "AdamW": lambda w: AdamW(w, lr=0.1, schedule=lambda step: 0.9**step),
+}
+
+
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_program_of_an_optimizers_first_step(dev: tensai.Device, name: str, before: int) -> None:
+    """What an optimizer remembers begins as zeros once, and not in every replay."""
+
+    def run(replayed: bool) -> list[Any]:
+        w, late = Parameter(dev.ones(2)), Parameter(dev.full((2, 1), 3))
+        optimizer = OPTIMIZERS[name]([w, late])
+        x = dev.upload(np.float32([1, 2]))
+
+        def step(both: bool = True) -> None:
+            optimizer.zero_grad()
+            loss = (w * 2 - x).square().sum()
+            (loss + late.square().sum() if both else loss).backward()
+            optimizer.step()
+
+        for _ in range(before):
+            step(False)
+        if replayed:
+            with dev.record() as program:
+                step()
+        seen = []
+        for number in range(CALLS):
+            if not replayed:
+                step()
+            elif number:
+                program.replay()
+            state = optimizer.state_dict()
+            seen += [w.tolist(), late.tolist(), *(state[key].tolist() for key in sorted(state))]
+        return seen
+
+    for mine, other in zip(run(True), run(False), strict=True):
+        np.testing.assert_allclose(np.array(mine), np.array(other), rtol=1e-6)
