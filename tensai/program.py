@@ -44,6 +44,7 @@ class Program:
         self.fixed_by: str | None = None
         self.checks: list[tuple[Any, Callable[[Any], Any]]] = []  # of what memory is filled with
         self.thread = threading.get_ident()
+        self.began = 0  # the number of the tape's next node
         self._assumed: dict[Any, tuple[Callable[[], Any], Any]] = {}
         # Parameters whose gradients it sets, and whether there must be none before.
         self.graded: dict[Any, bool] = {}

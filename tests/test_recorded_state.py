@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensai
-from tensai.autograd import Parameter, recorded
+from tensai.autograd import Parameter, no_grad, recorded
 from tensai.optim import SGD, Adam, AdamW, clip_grad_norm_
 
 pytestmark = pytest.mark.usefixtures("still_works")
@@ -127,3 +127,74 @@ def test_a_program_of_an_optimizers_first_step(dev: tensai.Device, name: str, be
 
     for mine, other in zip(run(True), run(False), strict=True):
         np.testing.assert_allclose(np.array(mine), np.array(other), rtol=1e-6)
+
+
+TAKEN: dict[str, Callable[[Any, Any], Any]] = {
+    "itself": lambda x, w: x * w,
+    "data": lambda x, w: x * w.data,
+    "detach": lambda x, w: x * w.detach(),
+    "reshape": lambda x, w: x * w.reshape(2),
+    "reshape of data": lambda x, w: x * w.data.reshape(2),
+    "copy": lambda x, w: x * w.detach().copy(),
+    "made": lambda x, w: (x + 1, w.detach()),
+    "another parameter": lambda x, w: x * Parameter(w.data),
+}
+
+
+@pytest.mark.parametrize("change", ["moved", "freed", "replaced"])
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_parameter_whose_memory_is_another(
+    dev: tensai.Device, cpu: tensai.Device, name: str, change: str
+) -> None:
+    other = cpu if dev is not cpu else tensai.open("cpu")
+
+    def run(wrap: Any) -> list[Any]:
+        w = Parameter(dev.ones(2))
+        step = wrap(lambda x: TAKEN[name](x, w))
+        seen: list[Any] = []
+        for number in range(3 * CALLS):
+            if number % CALLS == 4 and change == "moved":
+                w.to_(other)
+                with no_grad():
+                    w.scale_(2.0)
+                w.to_(dev)
+            if number == 4 and change == "freed":
+                w.free()
+            if number % CALLS == 4 and change == "replaced":
+                w.data = dev.full(2, float(number))
+            try:
+                made = step(dev.full(2, float(number)))
+                seen += [one.tolist() for one in (made if isinstance(made, tuple) else (made,))]
+            except tensai.TensorFreedError:
+                seen.append(-1)
+        return seen
+
+    alike(run)
+
+
+@pytest.mark.parametrize("way", ["used", "backward", "without gradients", "reshaped"])
+def test_variables_from_before_the_call(dev: tensai.Device, way: str) -> None:
+    def run(wrap: Any) -> list[Any]:
+        w = Parameter(dev.ones(2))
+        held: list[Any] = []
+
+        def body(x: Any) -> Any:
+            if way == "backward":
+                held[-1].backward()
+                return x
+            if way == "without gradients":
+                with no_grad():
+                    return x * held[-1]
+            loss = ((held[-1].reshape(1) if way == "reshaped" else held[-1]) * x).sum()
+            loss.backward()
+            return loss
+
+        step, seen = wrap(body), []
+        for number in range(CALLS):
+            w.grad = None
+            held.append((w * float(number)).sum())
+            seen.append(np.sum(step(dev.full(1, 2.0)).tolist()))
+            seen.append([] if w.grad is None else w.grad.tolist())
+        return seen
+
+    alike(run)

@@ -17,7 +17,7 @@ from ..dtypes import host_array
 from ..operation import Spec
 from ..program import Program
 from ..tensor import Tensor
-from .tape import mode
+from .tape import mode, tape_number
 
 logger = logging.getLogger("tensai")
 
@@ -52,6 +52,7 @@ class _Step:
         with _uploaded(device, given, Tensor, np.ndarray) as own:
             before = [_state(value) for value in own]
             with device.record() as program:
+                program.began = tape_number()
                 result = _each(lambda leaf: leaf.detach(), self.function(*own))
         for value, copy, state in zip(given, own, before, strict=True):
             if isinstance(value, Tensor) and _state(copy) != state:
