@@ -27,6 +27,12 @@ def recorded_here() -> list[Program]:
     return [program for program in tuple(recording) if program.thread == me]  # others add theirs
 
 
+def once(why: str) -> None:
+    """Note that what happens now is no part of the programs that this thread records."""
+    for program in recorded_here():
+        program.fixed(why)
+
+
 def elsewhere(device: Device) -> None:
     """Note that a device works while this thread records on others."""
     for program in recorded_here():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import enum
+import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -198,3 +201,80 @@ def test_variables_from_before_the_call(dev: tensai.Device, way: str) -> None:
         return seen
 
     alike(run)
+
+
+class Config:
+    scale = 1.0
+
+
+class Size(enum.Enum):
+    SMALL = 2.0
+
+
+def test_a_learning_rate_or_a_state_that_a_step_sets(dev: tensai.Device, tmp_path: Path) -> None:
+    def run(way: str, wrap: Any) -> list[Any]:
+        w = Parameter(dev.ones(2))
+        optimizer = SGD([w], lr=0.1, momentum=0.9)
+        state = optimizer.state_dict()
+        file = tmp_path / "saved.safetensors"
+        tensai.save(file, {"w": w}, optimizer)
+
+        def body(x: Any, lr: float) -> None:
+            if way == "lr":
+                optimizer.lr = lr
+            elif way == "state":
+                optimizer.load_state_dict(state)
+            else:
+                tensai.load(file, {"w": w}, optimizer if way == "both" else None)
+            optimizer.zero_grad()
+            (x * w).sum().backward()
+            optimizer.step()
+
+        step, seen = wrap(body), []
+        for number in range(2 * CALLS):
+            step(dev.full(2, float(number)), 0.1 if number % 2 else 0.01)
+            seen += [w.tolist(), optimizer.steps, optimizer.state_dict()["0.velocity"].tolist()]
+        return seen
+
+    for way in ("lr", "state", "file", "both"):
+        alike(functools.partial(run, way))
+
+
+def test_arguments_that_may_change_unseen(dev: tensai.Device) -> None:
+    """An object, alone or in a tuple: the function runs as it is; what stays as it is is a key."""
+    config = Config()
+    makers: dict[str, tuple[Callable[[Any], Any], bool]] = {
+        "object": (lambda given: given.scale, False),
+        "in a tuple": (lambda given: given[0].scale, False),
+        "function": (lambda given: given(), False),
+        "numbers": (lambda given: given[0] + given[1][0], True),
+        "enum": (lambda given: given.value, True),
+        "dtype": (lambda given: 2.0 if given == np.float32 else 3.0, True),
+        "type": (lambda given: 2.0 if given == np.float32 else 3.0, True),
+        "scalar": (float, True),
+        "text": (len, True),
+    }
+    values: dict[str, Any] = {
+        "object": config,
+        "in a tuple": (config, 1),
+        "function": lambda: config.scale,
+        "numbers": (1, (2.0, None)),
+        "enum": Size.SMALL,
+        "dtype": np.dtype(np.float32),
+        "type": np.float32,
+        "scalar": np.float32(3),
+        "text": "text",
+    }
+    for name, (read, replayed) in makers.items():
+        calls: list[None] = []
+
+        @recorded
+        def step(x: Any, given: Any, read: Any = read, calls: Any = calls) -> Any:
+            calls.append(None)
+            return x * read(given)
+
+        for number in range(CALLS):
+            config.scale = float(number)
+            made = float(step(dev.full(1, 2.0), values[name]))
+            assert made == 2 * read(values[name]), name
+        assert len(calls) == (2 if replayed else CALLS), name
