@@ -23,6 +23,7 @@ from . import ops
 from .autograd import Parameter, no_grad
 from .dtypes import f32
 from .errors import DeviceMismatchError, DTypeError, ShapeError
+from .program import once
 from .tensor import Tensor
 
 Schedule = Callable[[int], float]
@@ -70,6 +71,7 @@ class Optimizer(ABC):
     @lr.setter
     def lr(self, value: float) -> None:
         self._lr = _at_least("lr", value, 0.0)
+        once("a learning rate was set while it was recorded")
 
     def _numbers(self) -> tuple[Any, ...]:
         """The plain numbers of an update, which a recorded step takes for granted."""
@@ -161,7 +163,7 @@ class Optimizer(ABC):
         for name in self.slots:
             held = state.get(name)
             if held is None:
-                state[name] = parameter.device.zeros(parameter.shape)
+                state[name] = _zeros(parameter)
             elif held.device is not parameter.device:
                 state[name] = parameter.device.upload(held.download())
         held = self._counts.get(place)
@@ -212,6 +214,7 @@ class Optimizer(ABC):
                     )
         if any(count < 0 for count in missed):
             raise ValueError("a parameter's steps are more than the optimizer's")
+        once("an optimizer's state was loaded while it was recorded")
         # Into the memory that is there: a recorded step works on it.
         for place, parameter in enumerate(self.parameters):
             if not self._state[place] and f"{place}.step" not in given:
@@ -351,6 +354,13 @@ def clip_grad_norm_(parameters: Iterable[Parameter] | Parameter, max_norm: float
         for grad in grads:
             grad.scale_(factor)
     return norm
+
+
+def _zeros(parameter: Parameter) -> Tensor:
+    device = parameter.device
+    if device.program is None:
+        return device.zeros(parameter.shape)
+    return device.upload(np.zeros(parameter.shape, np.float32))  # once, not in every replay
 
 
 def _number(name: str, value: float) -> float:

@@ -21,10 +21,22 @@ ENOUGH = 48  # to be worth a submission at a replay's end
 recording: list[Program] = []  # those whose blocks are open, on any device
 
 
+def recorded_here() -> list[Program]:
+    """The programs that this thread records, on any device."""
+    me = threading.get_ident()
+    return [program for program in tuple(recording) if program.thread == me]  # others add theirs
+
+
+def once(why: str) -> None:
+    """Note that what happens now is no part of the programs that this thread records."""
+    for program in recorded_here():
+        program.fixed(why)
+
+
 def elsewhere(device: Device) -> None:
     """Note that a device works while this thread records on others."""
-    for program in tuple(recording):  # other threads add theirs
-        if program.device is not device and program.thread == threading.get_ident():
+    for program in recorded_here():
+        if program.device is not device:
             program.fixed("another device worked while it was recorded")
 
 
@@ -38,9 +50,11 @@ class Program:
         self.fixed_by: str | None = None
         self.checks: list[tuple[Any, Callable[[Any], Any]]] = []  # of what memory is filled with
         self.thread = threading.get_ident()
+        self.began = 0  # the number of the tape's next node
         self._assumed: dict[Any, tuple[Callable[[], Any], Any]] = {}
         # Parameters whose gradients it sets, and whether there must be none before.
         self.graded: dict[Any, bool] = {}
+        self.ungraded: set[Any] = set()  # parameters that were seen to have no gradient before
         self._written: dict[int, weakref.ref[Any]] = {}
 
     def __len__(self) -> int:

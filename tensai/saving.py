@@ -12,6 +12,7 @@ import numpy as np
 from wgpu_native_py.paths import replacing
 
 from .errors import DTypeError, ModelError
+from .program import once
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def load(
             optimizer.load_state_dict(state)
         except ValueError as error:
             raise ModelError(f"{path}: {error}") from error
+    once("tensors were loaded while it was recorded")
     if into is not None:
         for name, tensor in into.items():
             tensor.device.overwrite(tensor.storage, arrays[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import logging
@@ -17,11 +18,13 @@ from ..dtypes import host_array
 from ..operation import Spec
 from ..program import Program
 from ..tensor import Tensor
-from .tape import mode
+from .tape import mode, tape_number
 
 logger = logging.getLogger("tensai")
 
 KEPT = 16  # combinations of shapes
+PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes)
+KINDS = (enum.Enum, np.dtype, np.number, np.bool_)
 
 
 class _Step:
@@ -52,6 +55,7 @@ class _Step:
         with _uploaded(device, given, Tensor, np.ndarray) as own:
             before = [_state(value) for value in own]
             with device.record() as program:
+                program.began = tape_number()
                 result = _each(lambda leaf: leaf.detach(), self.function(*own))
         for value, copy, state in zip(given, own, before, strict=True):
             if isinstance(value, Tensor) and _state(copy) != state:
@@ -83,6 +87,7 @@ class _Step:
         return (
             program is not None
             and not any(p.grad is not None for p, none in program.graded.items() if none)
+            and not any(p.grad is not None for p in program.ungraded)
             and not any(isinstance(v, Tensor) and program.writes(v.storage) for v in given)
         )
 
@@ -131,9 +136,11 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     out of range, and take() counts negative ones from the end.
 
     It runs as it is where a replay would not do the same: where something in it happens on the
-    host (a download such as float(loss), an upload) or on another device, where it adds to
+    host (a download such as float(loss), an upload) or on another device, where it adds to or reads
     gradients from before the call, changes an argument in place or is given what it changes, or
-    returns anything else, where arguments are parameters, named, or cannot be told apart, inside
+    returns anything else, where arguments are parameters, named, or cannot be told apart (only
+    None, numbers, text, enums, dtypes and tuples of them can, besides tensors and arrays), where a
+    learning rate is set or a state is loaded in it, or variables from before are used, inside
     another recording and under nan_check(). It is recorded again when a parameter has moved to
     another device, or a number of an optimizer other than its learning rate was set; and apart
     inside no_grad().
@@ -163,9 +170,7 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
             return _as_it_is(function, device, args, kwargs)
         given = [host_array(value) if isinstance(value, np.ndarray) else value for value in args]
         key = (device, mode.enabled, *map(_key, given))
-        try:
-            hash(key)
-        except TypeError:
+        if None in key:
             return _as_it_is(function, device, args, kwargs)
         with lock:
             step = steps.get(key)
@@ -215,11 +220,19 @@ def _moving(value: Any) -> bool:
 
 
 def _key(value: Any) -> Any:
-    return (
-        (isinstance(value, Tensor), Spec(tuple(value.shape), value.dtype))
-        if _moving(value)
-        else (type(value), value, repr(value))
-    )
+    """What tells arguments apart; None of what may change unseen."""
+    if _moving(value):
+        return (isinstance(value, Tensor), Spec(tuple(value.shape), value.dtype))
+    return (type(value), value, repr(value)) if _plain(value) else None
+
+
+def _plain(value: Any) -> bool:
+    """Whether an argument stays what it is."""
+    if isinstance(value, tuple):
+        return all(_plain(one) for one in value)
+    if isinstance(value, type):
+        return value in PLAIN or issubclass(value, np.generic)
+    return type(value) in PLAIN or isinstance(value, KINDS)
 
 
 def _state(value: Any) -> Any:

@@ -23,6 +23,11 @@ class _Mode(threading.local):
 mode = _Mode()
 
 
+def tape_number() -> int:
+    """Of which nodes that are made from now on have higher ones."""
+    return next(_numbers)
+
+
 def is_grad_enabled() -> bool:
     """Whether operations on variables are recorded in this thread."""
     return mode.enabled

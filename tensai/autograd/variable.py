@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ..errors import DeviceMismatchError, DTypeError, GradientError, ShapeError
 from ..operation import Gradient, Operation, Spec
+from ..program import recorded_here, recording
 from ..tensor import Tensor
 from .tape import Node, Saved, mode, no_grad, walk_back
 
@@ -22,13 +22,39 @@ class Variable(Tensor):
     `data` is the tensor itself, without that part.
     """
 
-    __slots__ = ("data", "node", "place")
+    __slots__ = ("_data", "node", "place")
 
     def __init__(self, data: Tensor, node: Node | None, place: int = 0) -> None:
         super().__init__(data.device, data.storage, data.spec)
-        self.data = data
+        self._data = data
         self.node = node
         self.place = place
+
+    @property
+    def data(self) -> Tensor:
+        """The tensor itself, without the part in gradients."""
+        if recording:
+            self._seen()
+        return self._data
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._data = value
+
+    @property
+    def storage(self) -> Any:
+        """Where the elements lie; TensorFreedError after free()."""
+        if recording:
+            self._seen()
+        return super().storage
+
+    def _seen(self) -> None:
+        """Note what the programs that are being recorded take for granted of this."""
+        for program in recorded_here():
+            if self.node is None:
+                program.assume(self, lambda: (self._storage, self._data._storage))
+            elif self.node.number < program.began:
+                program.fixed("it uses a variable from before the call")
 
     def __repr__(self) -> str:
         made = "" if self.node is None else f", from {self.node.name}"
@@ -62,6 +88,7 @@ class Variable(Tensor):
         and GradientError when the graph was freed already, or a tensor that it needs was changed
         in place since.
         """
+        self._seen()
         with no_grad():
             if gradient is None:
                 if self.size != 1:
@@ -123,6 +150,16 @@ class Parameter(Variable):
     @property
     def grad(self) -> Tensor | None:
         """What backward() has added up."""
+        if recording:
+            for program in recorded_here():
+                if program.device is not self.device:
+                    program.fixed("it uses a gradient on another device")
+                elif self in program.graded:
+                    continue  # its own
+                elif self._grad is None:
+                    program.ungraded.add(self)
+                else:
+                    program.fixed("it uses a gradient from before the call")
         return self._grad
 
     @grad.setter
@@ -173,10 +210,6 @@ def _call(operation: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     """An operation of which some tensors are variables."""
     given = {**dict(zip(operation.signature.parameters, args, strict=False)), **kwargs}
     tracked = {name: value for name, value in given.items() if isinstance(value, Variable)}
-    for value in tracked.values():
-        program = value.device.program
-        if program is not None and isinstance(value, Parameter):
-            program.assume(value, functools.partial(getattr, value, "_storage"))
     plain = [value.data if isinstance(value, Variable) else value for value in args]
     named = {
         name: value.data if isinstance(value, Variable) else value for name, value in kwargs.items()
