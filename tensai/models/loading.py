@@ -101,9 +101,10 @@ class ModelFiles:
             # Software adapters have no instructions for it, whatever their language has.
             fast = "packed-dot" in device.features and not device.info.software
             activations = "int8" if fast and _weights(source) >= ENOUGH_WEIGHTS else "f32"
-        with Progress(f"MB of {self.name} loaded", _megabytes(source), progress) as line:
+        matrices = Matrices(source, device, weights)
+        with Progress(f"MB of {self.name} loaded", matrices.total // 1_000_000, progress) as line:
             try:
-                reader = Reader(description, Matrices(source, device, weights))
+                reader = Reader(description, matrices)
                 most = Cache.longest(description, device)
                 if room > most:
                     raise ModelError(
@@ -146,7 +147,3 @@ def describe(source: TensorSource) -> Description:
 
 def _weights(source: TensorSource) -> int:
     return sum(math.prod(source.shape(name)) for name in source.readable())
-
-
-def _megabytes(source: TensorSource) -> int:
-    return sum(source.raw(name).nbytes for name in source.readable()) // 1_000_000

@@ -43,7 +43,7 @@ class Prompts:
         tokens = np.asarray(ids)
         if tokens.ndim == 1 and not tokens.size:
             raise ValueError("the prompt is empty; expected token ids: at least one integer")
-        if tokens.ndim != 1 or not tokens.size or tokens.dtype.kind not in "iu":
+        if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
             raise ValueError(
                 f"expected token ids: a list of at least one integer, but got {repr(ids)[:80]}"
             )
