@@ -57,12 +57,15 @@ fn exp_parts(x: f32) -> vec2<f32> {
     return vec2<f32>(exp_minus_one(r) + 1.0, k);
 }
 
+// 2^k x, in two factors, since 2^k alone may not be representable.
+fn times_power_of_two(x: f32, k: i32) -> f32 {
+    let half_k = k >> 1u;
+    return x * power_of_two(half_k) * power_of_two(k - half_k);
+}
+
 fn exp_f32(x: f32) -> f32 {
     let parts = exp_parts(x);
-    let k = i32(parts.y);
-    let half_k = k >> 1u;  // in two factors, since 2^k alone may not be representable
-    let result = parts.x * power_of_two(half_k) * power_of_two(k - half_k);
-    return select(result, x, is_nan(x));
+    return select(times_power_of_two(parts.x, i32(parts.y)), x, is_nan(x));
 }
 
 // 1 - e^x for an x below 0.
@@ -139,6 +142,11 @@ fn silu_f32(x: f32) -> f32 {
     let e = exp_f32(-abs(x));
     let near = select(x, x * e, x < 0.0) / (1.0 + e);
     return select(select(near, far, x < -40.0), 0.0, x < -92.0);
+}
+
+// silu(a) b. Half of a small a may be less than a GPU can hold, though its product with b is not.
+fn silu_mul_f32(a: f32, b: f32) -> f32 {
+    return select(silu_f32(a) * b, a * (0.5 * b), abs(a) < 1e-30);
 }
 
 fn erf_small(x: f32) -> f32 {
@@ -360,15 +368,17 @@ fn power_f32(a: f32, b: f32) -> f32 {
         }
     }
     let parts = log_parts(abs(a));
-    let size = b * parts.x;
-    if (abs(size) > 120.0) {
-        let far = select(0.0, infinity(), size > 0.0);
+    if (abs(b * parts.x) > 120.0) {
+        let far = select(0.0, infinity(), b * parts.x > 0.0);
         return select(far, -far, a < 0.0 && odd);
     }
     let high = upper_half(b);
-    let root = exp_f32(0.5 * (high * parts.x));
-    let result = root * exp_f32((b - high) * parts.x + b * parts.y) * root;
-    return select(result, -result, a < 0.0 && odd);
+    let root = exp_parts(0.5 * (high * parts.x));
+    let rest = exp_parts((b - high) * parts.x + b * parts.y);
+    // The root's square may be infinite where the result is not, so powers of two come last.
+    let k = clamp(2 * i32(root.y) + i32(rest.y), -160, 132);
+    let size = times_power_of_two(root.x * rest.x * root.x, k);
+    return select(size, -size, a < 0.0 && odd);
 }
 
 fn power_i32(a: i32, b: i32) -> i32 {

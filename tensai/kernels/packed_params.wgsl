@@ -32,7 +32,7 @@ fn finish(row: u32, column: u32, sum: f32, second: f32) {
         up += bias[params.rows - params.columns + column];
     }
     if (params.gate == 1u) {
-        value = silu_f32(value) * up;
+        value = silu_mul_f32(value, up);
     } else if (params.gate == 2u) {
         value = gelu_tanh(value) * up;
     }

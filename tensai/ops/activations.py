@@ -134,7 +134,7 @@ def activate_grad(x: Spec, name: str, grad: Spec) -> Result:
 silu_mul = binary(
     "silu_mul",
     "silu(a) * b, as in a gated feed-forward layer.",
-    "silu_f32(a) * b",
+    "silu_mul_f32(a, b)",
     lambda a, b: reference.silu(a) * b,
     {
         "a": lambda grad, a, b: a.activate_grad("silu", grad * b),
