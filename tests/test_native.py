@@ -238,6 +238,24 @@ def test_limits_are_checked_before_the_driver(device: wgpu.Device) -> None:
             device.create_buffer(size)
 
 
+def test_a_limit_that_an_adapter_does_not_have_is_not_the_default(device: wgpu.Device) -> None:
+    binding = device.library.binding
+    target = binding.ffi.new("WGPULimits *")
+    undefined = dict.fromkeys(device.limits, 2**64 - 1)
+    undefined |= {"maxComputeWorkgroupsPerDimension": 2**32 - 1, "maxComputeWorkgroupSizeX": 1024}
+    binding.fill_limits(target, undefined)
+    filled = binding.read_limits(target)
+    assert filled["maxBufferSize"] == 2**64 - 2
+    assert filled["maxComputeWorkgroupsPerDimension"] == 2**32 - 2
+    assert filled["maxComputeWorkgroupSizeX"] == 1024
+
+
+def test_a_device_has_the_limits_of_its_adapter(device: wgpu.Device) -> None:
+    for name, value in device.adapter.limits.items():
+        unlimited = value in (2**32 - 1, 2**64 - 1)
+        assert device.limits[name] == value - unlimited, name
+
+
 def test_refused_work_is_not_submitted(device: wgpu.Device) -> None:
     # One buffer both read and written by a dispatch: known only when the encoder is finished.
     dispatch = device.create_pipeline(SCALE, params_size=8).dispatch((1, 1, 1), bytes(8))

@@ -178,7 +178,8 @@ class Binding(ABC):
         return info
 
     @abstractmethod
-    def limits(self, adapter: Handle) -> dict[str, int]: ...
+    def limits(self, handle: Handle, *, device: bool = False) -> dict[str, int]:
+        """Those of an adapter, or of a device."""
 
     def adapter_features(self, adapter: Handle) -> set[str]:
         return self._features_of(self.c.wgpuAdapterHasFeature, adapter)
@@ -209,8 +210,12 @@ class Binding(ABC):
         """(device, "") or (None, why not). `errors` is the ffi handle of the error list."""
 
     def fill_limits(self, target: Any, limits: dict[str, int]) -> None:
-        for name, value in limits.items():
-            setattr(target, name, value)
+        # Where an adapter has no limit it reports the largest integer. To ask for that means to ask
+        # for the default, 256 MiB a buffer; one less means what the adapter has.
+        for name, field in self.ffi.typeof("WGPULimits").fields:
+            if name in limits:
+                largest = 2 ** (8 * self.ffi.sizeof(field.type)) - 1
+                setattr(target, name, min(limits[name], largest - 1))
 
     def read_limits(self, source: Any) -> dict[str, int]:
         fields = self.ffi.typeof("WGPULimits").fields

@@ -45,9 +45,10 @@ class BindingV22(Binding):
     def instance_flags(self) -> int:
         return int(self.c.WGPUInstanceFlag_Default)
 
-    def limits(self, adapter: Handle) -> dict[str, int]:
+    def limits(self, handle: Handle, *, device: bool = False) -> dict[str, int]:
+        read = self.c.wgpuDeviceGetLimits if device else self.c.wgpuAdapterGetLimits
         supported = self.ffi.new("WGPUSupportedLimits *")
-        self.c.wgpuAdapterGetLimits(adapter, supported)
+        read(handle, supported)
         return self.read_limits(supported.limits)
 
     def request_device(

@@ -75,9 +75,10 @@ class BindingV29(Binding):
         # results are what counts here, and every kernel is checked on the device anyway.
         return int(self.c.WGPUInstanceFlag_AllowUnderlyingNoncompliantAdapter)
 
-    def limits(self, adapter: Handle) -> dict[str, int]:
+    def limits(self, handle: Handle, *, device: bool = False) -> dict[str, int]:
+        read = self.c.wgpuDeviceGetLimits if device else self.c.wgpuAdapterGetLimits
         limits = self.ffi.new("WGPULimits *")
-        self.c.wgpuAdapterGetLimits(adapter, limits)
+        read(handle, limits)
         return self.read_limits(limits)
 
     def request_device(
