@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ import tensai
 os.environ["NODEVICE_SELECT"] = "1"  # Mesa's device-selection layer writes to stderr without it
 os.environ["TENSAI_SELF_CHECK"] = "always"  # what an earlier run found out must not count
 os.environ["HF_HUB_OFFLINE"] = "1"
+# A shell starts what runs in the background with Ctrl-C ignored, and children would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXPECTED_ADAPTER = "llvmpipe"
 
