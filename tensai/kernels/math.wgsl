@@ -237,11 +237,16 @@ fn silu_slope(x: f32) -> f32 {
     return select(result, x, is_nan(x));
 }
 
+// A slope at x that is 0 far below 0 and 1 far above, also where it meets an infinite gradient.
+fn saturated(slope: f32, x: f32) -> f32 {
+    return select(select(slope, select(0.0, 1.0, x > 0.0), abs(x) > 14.0), x, is_nan(x));
+}
+
 fn gelu_erf_slope(x: f32) -> f32 {
     let bounded = clamp(x, -14.0, 14.0);
     let density = 0.3989422804014327 * exp_f32(-0.5 * bounded * bounded);
     let result = fma(bounded, density, normal_cdf(bounded));
-    return select(result, x, is_nan(x));
+    return saturated(result, x);
 }
 
 fn gelu_tanh_slope(x: f32) -> f32 {
@@ -250,7 +255,7 @@ fn gelu_tanh_slope(x: f32) -> f32 {
     let u = 0.7978845608028654 * fma(0.044715 * square, bounded, bounded);
     let steepness = 2.0 * 0.7978845608028654 * fma(0.134145, square, 1.0);
     let result = fma(bounded * sigmoid_slope(2.0 * u), steepness, sigmoid_f32(2.0 * u));
-    return select(result, x, is_nan(x));
+    return saturated(result, x);
 }
 
 // |a| / |b| cut to an integer, and what remains, for finite numbers with b not 0: long division of

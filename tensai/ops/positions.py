@@ -59,6 +59,15 @@ def _dims(name: str, dim: int, dims: int | None) -> int:
     return turning
 
 
+def _check_table(name: str, table: Spec, pairs: int, dim: int) -> None:
+    """Whether a table of frequencies has those of so many pairs, and a head has the pairs."""
+    enough = len(table.shape) == 2 and table.shape[0] >= pairs and table.shape[1] == 2
+    if not enough or 2 * pairs > dim:
+        raise ShapeError(
+            f"[{name}] expected frequencies ({pairs} of up to {dim // 2}, 2), but got {table.shape}"
+        )
+
+
 def _style(name: str, style: str) -> bool:
     if style not in STYLES:
         raise ValueError(f'[{name}] expected style "neox" or "gptj", but got {style!r}')
@@ -119,6 +128,7 @@ def turn(
         raise ShapeError(
             f"[rope_] expected one position or {x.shape[-2]}, but got shape {positions.shape}"
         )
+    _check_table("rope_", table, table.shape[0] if table.shape else 0, x.shape[-1] // heads)
     return Result((), (f32, i32, u32))
 
 
@@ -252,6 +262,7 @@ def append(
             f"[append_kv_] expected caches (rows, {kv_heads * dim}), but got {k_cache.shape} and "
             f"{v_cache.shape}"
         )
+    _check_table("append_kv_", table, pairs, dim)
     if at.size != 1 or at.dtype.kind not in "iu":
         raise ShapeError(f"[append_kv_] expected one integer for at, but got shape {at.shape}")
     cast: tuple[Any, ...] = (f32, f32, f32, i32, u32)

@@ -108,8 +108,8 @@ def adam_step(
         kept = x - rate * weight_decay * x
     else:
         kept, grad = x, grad + weight_decay * x
-    m = m + (1 - beta1) * (grad - m)
-    v = v + (1 - beta2) * (grad * grad - v)
+    m = beta1 * m + (1 - beta1) * grad
+    v = beta2 * v + (1 - beta2) * grad * grad
     root = np.sqrt(v / (1 - beta2**count)) + eps
     return kept - rate / (1 - beta1**count) * m / root, m, v
 
