@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+TINY = float(np.finfo(np.float32).tiny)
+
 Array = np.ndarray[Any, Any]
 
 
@@ -103,7 +105,11 @@ def _weights(
     window: int | None,
     softcap: float | None,
 ) -> tuple[Array, Array]:
-    """The softmax's weights, 0 for what is hidden, and the derivative of the cap at each score."""
+    """The softmax's weights, 0 for what is hidden, and the derivative of the cap at each score.
+
+    What weighs less than float32's normal numbers beside the heaviest is hidden as well, as on
+    devices, which may take it for 0.
+    """
     count, valid = queries.shape[-2], keys.shape[-2]
     scores = queries @ np.swapaxes(keys, -1, -2) * factor
     slopes = np.ones_like(scores)
@@ -124,9 +130,11 @@ def _weights(
         else:
             seen &= ~np.isneginf(full)
             scores = scores + full
+    seen &= ~np.isneginf(scores)  # a score of -inf hides, as a mask's does
     scores = np.where(seen, scores, -np.inf)
     largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
+    weights = np.where(weights < TINY, 0, weights)  # NaN stays
     sums = weights.sum(axis=-1, keepdims=True)
     return np.where(seen, weights / np.where(sums == 0, 1, sums), 0), slopes
 
