@@ -183,13 +183,14 @@ def attention(
     heads: each serves heads / kv_heads of them. scale defaults to 1 / sqrt(dim).
 
     Only the first kv_length rows of k and v count; those beyond, NaN included, never reach the
-    result, nor does a row whose score is -inf or whose weight beside the heaviest is below float32's
-    normal numbers. A kv_length that is an int32 or uint32 tensor of one element is read on the device, so
-    that recorded work follows it; there a negative one counts as 0, and one beyond the rows as all
-    of them. With causal, query i sees positions up to i + (kv_length - queries); with window, only
-    the last `window` of them. mask, bool (True may attend) or float32 (added to the scores),
-    broadcasts to (batch, heads, queries, rows). softcap turns scores, before the mask, into
-    softcap tanh(score / softcap) (Gemma 2). A query that sees nothing gives zeros.
+    result. Nor does a row whose score is -inf, or whose weight is so far below the heaviest that
+    float32 has no normal number for it. A kv_length that is an int32 or uint32 tensor of one
+    element is read on the device, so that recorded work follows it; there a negative one counts as
+    0, and one beyond the rows as all of them. With causal, query i sees positions up to i +
+    (kv_length - queries); with window, only the last `window` of them. mask, bool (True may attend)
+    or float32 (added to the scores), broadcasts to (batch, heads, queries, rows). softcap turns
+    scores, before the mask, into softcap tanh(score / softcap) (Gemma 2). A query that sees nothing
+    gives zeros.
 
     Raises ShapeError for shapes and numbers that do not fit, DTypeError for other dtypes.
     """
