@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compare import Array, same
+from compare import Array, numbers, same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -593,6 +593,17 @@ def test_attention_of_special_values(dev: tensai.Device) -> None:
     bad[3, 2] = np.nan
     spoiled = np.where(np.arange(8)[:, None] == 3, np.nan, clean)
     same(dev.upload(bad).attention(dev.upload(k), dev.upload(v), **options), spoiled, 1e-5)
+
+
+@pytest.mark.parametrize("queries", [1, 5, 70])
+@pytest.mark.parametrize("rows", [3, 300])
+def test_what_weighs_nothing_is_hidden(dev: tensai.Device, queries: int, rows: int) -> None:
+    q, k, v = np.ones((queries, 16), f32), np.ones((rows, 16), f32), numbers((rows, 16))
+    far, lowest = rows - 2, rows - 1
+    k[far], k[lowest] = -100, -np.inf  # scores of -400 and -inf beside 4
+    v[far:] = np.nan
+    got = dev.upload(q).attention(dev.upload(k), dev.upload(v))
+    same(got, np.broadcast_to(v[:far].astype(np.float64).mean(axis=0), (queries, 16)), 1e-5)
 
 
 def test_attention_of_float16(dev: tensai.Device) -> None:

@@ -14,7 +14,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import tensai
-from tensai.ops.positions import frequencies
+from tensai.ops.positions import append, frequencies, turn
 
 SCALINGS: list[dict[str, Any] | None] = [
     None,
@@ -192,6 +192,19 @@ def test_places_on_the_device(dev: tensai.Device) -> None:
     rows = dev.upload(np.arange(6, dtype=np.int32))
     assert rows.copy_rows_(rows[:2], 4).tolist() == [0, 1, 2, 3, 0, 1]
     assert rows.copy_rows_(rows[:0], 6).tolist() == [0, 1, 2, 3, 0, 1]
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 2, 1), (5, 2), (3, 2)])
+def test_tables_of_frequencies_that_do_not_fit(dev: tensai.Device, shape: tuple[int, ...]) -> None:
+    # For heads of 8 elements, that is 4 pairs; rope_ turns as many pairs as there are frequencies.
+    table, at = dev.zeros(shape, np.uint32), dev.zeros(1, np.int32)
+    cache = dev.ones((4, 8))
+    if shape != (5, 2):  # append_kv_ turns as many as it is told
+        with pytest.raises(tensai.ShapeError, match="frequencies"):
+            append(cache, cache.copy(), dev.ones((2, 24)), at, table, pairs=4)
+    if shape != (3, 2):
+        with pytest.raises(tensai.ShapeError, match="frequencies"):
+            turn(dev.ones((2, 16)), at, table, 2, True, 1.0)
 
 
 @pytest.mark.parametrize(

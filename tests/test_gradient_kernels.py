@@ -55,6 +55,14 @@ def test_activations(dev: tensai.Device, name: str) -> None:
     assert np.isnan(slopes[2])
 
 
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh"])
+def test_slopes_far_out_are_exact(dev: tensai.Device, name: str) -> None:
+    x = dev.upload(np.float32([20, np.inf, -20, -np.inf]))
+    assert x.activate_grad(name, dev.ones(4)).tolist() == [1, 1, 0, 0]
+    endless = x.activate_grad(name, dev.full((4,), np.inf)).download()
+    np.testing.assert_equal(endless, [np.inf, np.inf, np.nan, np.nan])
+
+
 @settings(deadline=None, max_examples=25)
 @given(rows=st.integers(0, 70), length=st.integers(1, 600), seed=st.integers(0, 99))
 def test_rows_of_any_length(gpu: tensai.Device, rows: int, length: int, seed: int) -> None:

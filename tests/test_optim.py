@@ -100,6 +100,15 @@ def test_the_operation_itself(dev: tensai.Device) -> None:
     np.testing.assert_allclose(m.download(), (START * 3 + 1) * 0.1, rtol=1e-5, atol=1e-7)
 
 
+def test_infinite_moments(dev: tensai.Device) -> None:
+    x, grad, m, v = (
+        dev.upload(np.float32(row)) for row in ([1, 1], [2, 2], [np.inf, -np.inf], [1, 1])
+    )
+    x.adam_step_(grad, m, v, 0.1, 0.9, 0.999, 1e-8, 3)
+    assert m.tolist() == [np.inf, -np.inf]  # beta1 m + (1 - beta1) grad
+    assert x.tolist() == [-np.inf, np.inf]
+
+
 def test_clipping_is_pytorchs(dev: tensai.Device) -> None:
     arrays = [RNG.normal(0, 1, shape).astype(np.float32) for shape in ((3, 4), (5,))]
     for limit in (0.5, 100.0):

@@ -234,10 +234,9 @@ def _compare(device: Any, operation: Operation, probe: Probe) -> None:
 def _comparable(got: Array, right: Array, given: Sequence[Array]) -> tuple[Array, Array]:
     """Both without what devices may do in one way or another to very small numbers."""
     right = right.astype(got.dtype)
-    if got.dtype.kind != "f":
+    if got.dtype != np.float32:
         return got, right
-    if got.dtype == np.float32:
-        got, right = (np.where(np.abs(x) < SMALLEST_NORMAL, np.float32(0), x) for x in (got, right))
+    got, right = (np.where(np.abs(x) < SMALLEST_NORMAL, np.float32(0), x) for x in (got, right))
     if any(np.isinf(array).any() for array in given if array.dtype.kind == "f"):
         # What a denormal number times infinity is, is NaN where it was taken for 0.
         got = np.where(np.isnan(got) & np.isinf(right), right, got)
