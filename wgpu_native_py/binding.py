@@ -177,9 +177,14 @@ class Binding(ABC):
         c.wgpuAdapterInfoFreeMembers(raw[0])
         return info
 
+    def adapter_limits(self, adapter: Handle) -> dict[str, int]:
+        return self._limits_of(self.c.wgpuAdapterGetLimits, adapter)
+
+    def device_limits(self, device: Handle) -> dict[str, int]:
+        return self._limits_of(self.c.wgpuDeviceGetLimits, device)
+
     @abstractmethod
-    def limits(self, handle: Handle, *, device: bool = False) -> dict[str, int]:
-        """Those of an adapter, or of a device."""
+    def _limits_of(self, get: Any, owner: Handle) -> dict[str, int]: ...
 
     def adapter_features(self, adapter: Handle) -> set[str]:
         return self._features_of(self.c.wgpuAdapterHasFeature, adapter)

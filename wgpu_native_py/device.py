@@ -70,7 +70,7 @@ class Device:
         self._pending: Future[None] | None = None  # what the worker is at
         self._submitter = 0  # the worker's thread
         self.features = library.binding.device_features(handle)
-        self.limits = library.binding.limits(handle, device=True)
+        self.limits = library.binding.device_limits(handle)
         self.queue = Queue(self)
         _alive.add(self)
 

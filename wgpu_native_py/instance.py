@@ -74,7 +74,7 @@ class Adapter:
         self._handle = handle
         binding = instance.library.binding
         self.info: AdapterInfo = binding.adapter_info(handle)
-        self.limits: dict[str, int] = binding.limits(handle)
+        self.limits: dict[str, int] = binding.adapter_limits(handle)
         self.features: set[str] = binding.adapter_features(handle)
 
     def open(self) -> Device:

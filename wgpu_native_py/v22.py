@@ -45,10 +45,9 @@ class BindingV22(Binding):
     def instance_flags(self) -> int:
         return int(self.c.WGPUInstanceFlag_Default)
 
-    def limits(self, handle: Handle, *, device: bool = False) -> dict[str, int]:
-        read = self.c.wgpuDeviceGetLimits if device else self.c.wgpuAdapterGetLimits
+    def _limits_of(self, get: Any, owner: Handle) -> dict[str, int]:
         supported = self.ffi.new("WGPUSupportedLimits *")
-        read(handle, supported)
+        get(owner, supported)
         return self.read_limits(supported.limits)
 
     def request_device(

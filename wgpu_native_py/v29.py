@@ -75,10 +75,9 @@ class BindingV29(Binding):
         # results are what counts here, and every kernel is checked on the device anyway.
         return int(self.c.WGPUInstanceFlag_AllowUnderlyingNoncompliantAdapter)
 
-    def limits(self, handle: Handle, *, device: bool = False) -> dict[str, int]:
-        read = self.c.wgpuDeviceGetLimits if device else self.c.wgpuAdapterGetLimits
+    def _limits_of(self, get: Any, owner: Handle) -> dict[str, int]:
         limits = self.ffi.new("WGPULimits *")
-        read(handle, limits)
+        get(owner, limits)
         return self.read_limits(limits)
 
     def request_device(

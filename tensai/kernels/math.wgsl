@@ -237,9 +237,9 @@ fn silu_slope(x: f32) -> f32 {
     return select(result, x, is_nan(x));
 }
 
-// A slope at x that is 0 far below 0 and 1 far above, also where it meets an infinite gradient.
+// A slope at x that is relu's far from 0: exactly, since it may meet an infinite gradient.
 fn saturated(slope: f32, x: f32) -> f32 {
-    return select(select(slope, select(0.0, 1.0, x > 0.0), abs(x) > 14.0), x, is_nan(x));
+    return select(slope, relu_slope(x), abs(x) > 14.0 || is_nan(x));
 }
 
 fn gelu_erf_slope(x: f32) -> f32 {
@@ -373,8 +373,9 @@ fn power_f32(a: f32, b: f32) -> f32 {
         }
     }
     let parts = log_parts(abs(a));
-    if (abs(b * parts.x) > 120.0) {
-        let far = select(0.0, infinity(), b * parts.x > 0.0);
+    let size = b * parts.x;
+    if (abs(size) > 120.0) {
+        let far = select(0.0, infinity(), size > 0.0);
         return select(far, -far, a < 0.0 && odd);
     }
     let high = upper_half(b);
@@ -382,8 +383,8 @@ fn power_f32(a: f32, b: f32) -> f32 {
     let rest = exp_parts((b - high) * parts.x + b * parts.y);
     // The root's square may be infinite where the result is not, so powers of two come last.
     let k = clamp(2 * i32(root.y) + i32(rest.y), -160, 132);
-    let size = times_power_of_two(root.x * rest.x * root.x, k);
-    return select(size, -size, a < 0.0 && odd);
+    let result = times_power_of_two(root.x * rest.x * root.x, k);
+    return select(result, -result, a < 0.0 && odd);
 }
 
 fn power_i32(a: i32, b: i32) -> i32 {

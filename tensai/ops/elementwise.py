@@ -17,6 +17,7 @@ from .. import reference, rules
 from ..dtypes import DType, bool_, f32, i32, narrowed_to, promote, u32, widened
 from ..errors import DTypeError
 from ..operation import Job, Operation, Probe, Result, Spec, operation
+from ..reference import TINY
 from .strided import elementwise
 
 Array = np.ndarray[Any, Any]
@@ -37,7 +38,6 @@ SPECIAL = np.array(
 SPECIAL = np.append(SPECIAL, np.array([0x7F800001, 0xFFC12345], np.uint32).view(np.float32))
 WHOLE = np.array([0, 1, -1, 2, -2, 3, 7, -9, 10, 31, 65_537, 2**31 - 1, -(2**31), -31], np.int64)
 
-TINY = 1.1754944e-38  # the smallest normal number: devices may take what is less for 0
 COUNT = 2047  # elements: all but the last of two full workgroups, four a thread
 
 

@@ -2,7 +2,7 @@
 of every GPU kernel, and what a kernel's probe is compared with."""
 
 from .attention import attention, attention_grad
-from .functions import astype, erf, gelu, power, sigmoid, silu, slope
+from .functions import TINY, astype, erf, gelu, power, sigmoid, silu, slope
 from .gradients import (
     adam_step,
     cross_entropy,
@@ -23,6 +23,7 @@ from .reduce import argmax, maximum, mean, minimum, total
 from .sampling import likeliest, sample
 
 __all__ = [
+    "TINY",
     "adam_step",
     "append_kv",
     "argmax",

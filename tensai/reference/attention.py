@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-TINY = float(np.finfo(np.float32).tiny)
+from .functions import TINY
 
 Array = np.ndarray[Any, Any]
 

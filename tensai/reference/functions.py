@@ -8,6 +8,9 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+# float32's smallest normal number: devices may take what is less for 0.
+TINY = float(np.finfo(np.float32).tiny)
+
 # Rational approximations of erf and erfc, double precision: Cephes (S. L. Moshier), ndtr.c.
 _T = (
     9.60497373987051638749,
@@ -86,8 +89,12 @@ def gelu(x: Array, approximate: str = "none") -> Array:
 
 
 def slope(name: str, x: Array) -> Array:
-    """The derivative of an activation at x, in float64."""
-    wide = np.asarray(x, dtype=np.float64)
+    """The derivative of an activation at x, in float64; 0 where float32 has no normal number."""
+    exact = _slope(name, np.asarray(x, dtype=np.float64))
+    return np.where(np.abs(exact) < TINY, 0, exact)
+
+
+def _slope(name: str, wide: Array) -> Array:
     if name == "relu":
         return np.where(np.isnan(wide), wide, wide > 0)
     if name == "tanh":
