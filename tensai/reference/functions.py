@@ -89,9 +89,9 @@ def gelu(x: Array, approximate: str = "none") -> Array:
 
 
 def slope(name: str, x: Array) -> Array:
-    """The derivative of an activation at x, in float64; 0 where float32 has no normal number."""
+    """The derivative of an activation at x, in float64; of a float32 x, 0 below float32's range."""
     exact = _slope(name, np.asarray(x, dtype=np.float64))
-    return np.where(np.abs(exact) < TINY, 0, exact)
+    return np.where(np.abs(exact) < TINY, 0, exact) if x.dtype == np.float32 else exact
 
 
 def _slope(name: str, wide: Array) -> Array:
