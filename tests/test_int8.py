@@ -85,6 +85,18 @@ def test_odd_sizes(dev: tensai.Device, kind: str, k: int, n: int, m: int) -> Non
         same(y, (rounded.astype(np.float64) @ elements).astype(np.float32), 1e-5, what=group)
 
 
+@pytest.mark.parametrize("kind", ["q8", "Q8_0", "Q4_0", "Q6_K"])
+@pytest.mark.parametrize(("m", "n"), [(1, 34_001), (3, 12_345), (8, 4301)])
+def test_more_columns_than_a_device_takes_at_once(
+    gpu: tensai.Device, kind: str, m: int, n: int
+) -> None:
+    k = FORMATS[kind].block
+    w, elements = matrix(gpu, kind, k, n)
+    x, _ = steady_rows(np.random.default_rng(m), m, k)
+    y = gpu.upload(x).matmul(w, activations="int8")
+    same(y, (rounded_rows(x).astype(np.float64) @ elements).astype(np.float32), 1e-5)
+
+
 @pytest.mark.parametrize("m", [1, 12])
 def test_rows_that_are_wider_than_a_workgroup_holds(gpu: tensai.Device, m: int) -> None:
     w, elements = matrix(gpu, "Q4_0", 17_408, 3)

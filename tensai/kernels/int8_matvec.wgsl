@@ -1,6 +1,7 @@
 // A row of x, rounded to int8, times a packed matrix. Each workgroup rounds the row for itself, which
-// costs less than a dispatch would, and computes {{PAIRS}} pairs of sums; a subgroup has a pair at a time.
-// Normalizing is a factor on the sums, found on the way.
+// costs less than a dispatch would; so there are only as many as a device runs at once, and each goes on
+// to further pairs of sums, a pair for each of its subgroups at a time. Normalizing is a factor on the
+// sums, found on the way.
 #include packed_params
 #include packed_format
 #include int8_round
@@ -66,17 +67,15 @@ fn main(
     let team = lane / 32u;
     let teams = LANES / 32u;
 #endif
-    let each = select({{PAIRS}}u * 2u, {{PAIRS}}u, params.gate != 0u);
-    let across = (params.columns + each - 1u) / each;
-    let index = group.y * groups.x + group.x;
-    let row = index / across;
-    let number = index % across;
-    if (row >= params.m) {
-        return;
-    }
-    var rows = rows_of(number * {{PAIRS}}u + team);
+    let across = groups.x / params.m;
+    let row = group.x / across;
+    let begin = group.x % across * teams;
+    let apart = across * teams;
+    let pairs = select((params.columns + 1u) / 2u, params.columns, params.gate != 0u);
 #if AHEAD
-    // What is needed first is on its way while the row of x is rounded, and so on.
+    var rows = rows_of(begin + team);
+    // What is needed first is on its way while the row of x is rounded, and so on: the next unit's
+    // words, or the next pair's, while this one's are multiplied.
     var first = load(rows.x, min(member, params.units - 1u));
     var second = load(rows.y, min(member, params.units - 1u));
 #endif
@@ -164,40 +163,42 @@ fn main(
     workgroupBarrier();
 #endif
     // Every team makes as many rounds, so that all meet at the barriers there may be.
-    for (var round = 0u; round < {{PAIRS}}u; round += teams) {
-        let pair = number * {{PAIRS}}u + round + team;
+    for (var base = begin; base < pairs; base += apart) {
+        let pair = base + team;
         let column = select(pair, 2u * pair, params.gate == 0u);
-        if (round > 0u) {
-            rows = rows_of(pair);
-#if AHEAD
-            first = load(rows.x, min(member, params.units - 1u));
-            second = load(rows.y, min(member, params.units - 1u));
-#endif
-        }
+        let busy = pair < pairs;
         var sum = 0.0;
         var other_sum = 0.0;
-        let busy = round + team < {{PAIRS}}u && column < params.columns;
+#if AHEAD
+#else
+        let rows = rows_of(pair);
+#endif
         if (busy) {
             for (var unit = member; unit < params.units; unit += team_size) {
+#if AHEAD
+                let here = first;
+                let other = second;
+                let next_unit = unit + team_size;
+                if (next_unit < params.units) {
+                    first = load(rows.x, next_unit);
+                    second = load(rows.y, next_unit);
+                } else if (pair + apart < pairs) {
+                    rows = rows_of(pair + apart);
+                    first = load(rows.x, member);
+                    second = load(rows.y, member);
+                }
+#else
+                let here = load(rows.x, unit);
+                let other = load(rows.y, unit);
+#endif
                 let at = first_quad(unit) / 4u;
                 let next = at + SECOND_HALF / 4u;
                 let a = x_codes[at];
                 let b = x_codes[next];
                 let s = x_factors[at];
                 let t = x_factors[next];
-#if AHEAD
-#else
-                let first = load(rows.x, unit);
-                let second = load(rows.y, unit);
-#endif
-                sum += product_of(first, a, b, s, t);
-                other_sum += product_of(second, a, b, s, t);
-#if AHEAD
-                if (unit + team_size < params.units) {
-                    first = load(rows.x, unit + team_size);
-                    second = load(rows.y, unit + team_size);
-                }
-#endif
+                sum += product_of(here, a, b, s, t);
+                other_sum += product_of(other, a, b, s, t);
             }
         }
 #if SUBGROUP

@@ -36,10 +36,6 @@ fn whole(a: {{UNIT}}) -> {{T}} {
     return combine(combine(a.x, a.y), combine(a.z, a.w));
 }
 
-fn first_of(a: {{UNIT}}) -> {{T}} {
-    return a.x;
-}
-
 // A unit with `rest` in the place of what lies past the row's end.
 fn within(a: {{UNIT}}, unit: u32, rest: {{UNIT}}) -> {{UNIT}} {
     let at = vec4<u32>(unit * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
@@ -51,10 +47,6 @@ fn both(a: {{UNIT}}, b: {{UNIT}}) -> {{UNIT}} {
 }
 
 fn whole(a: {{UNIT}}) -> {{T}} {
-    return a;
-}
-
-fn first_of(a: {{UNIT}}) -> {{T}} {
     return a;
 }
 
@@ -70,8 +62,7 @@ fn within(a: {{UNIT}}, unit: u32, rest: {{UNIT}}) -> {{UNIT}} {
     let row = wanted / params.chunks * params.units;
     let start = wanted % params.chunks * params.chunk;
     let end = min(start + params.chunk, params.units);
-    // What changes no result: 0 for sums, else the first element once more.
-    let rest = {{UNIT}}({{IDENTITY}});
+    let rest = {{UNIT}}({{IDENTITY}});  // what changes no result
     var total_0 = rest;
     var total_1 = rest;
     var total_2 = rest;

@@ -21,7 +21,8 @@ from .tiles import Tile
 
 # Elements of a row that a workgroup holds, and 1.5 bytes of workgroup memory for each.
 WIDTHS = (4096, 16_384)
-PAIRS = 16  # of sums that a workgroup computes
+THREADS = 264 * 512  # at once: two workgroups of 512 for each core of the largest GPUs
+TEAM = 32  # threads that share a pair of sums, on most devices
 ROWS_AT_ONCE = 64  # of the step that rounds: threads of a workgroup
 TILE = Tile(bm=64, bn=64, bk=64, tm=4, tn=8)
 OFFSET = ("q4", "Q4_0", "Q6_K")  # kinds whose codes are stored with something added
@@ -54,22 +55,38 @@ def _operands(job: Job, x: Operand, norm: Operand) -> list[Operand]:
 
 def _matvec(job: Job, lanes: int, subgroup: bool, fast_halves: bool) -> None:
     x, normalize = prepared(job, fused_norm=True)
+    ahead = job.arguments["kind"] in ("q8", "Q8_0")  # others lose by it
     width = next(width for width in WIDTHS if job.facts["padded"] <= width)
     values = {
         **_values(job, fast_halves),
         "LANES": lanes,
         "HALVES": width // 16,
-        "PAIRS": PAIRS,
         "SUBGROUP": subgroup,
-        "AHEAD": job.arguments["kind"] in ("q8", "Q8_0"),  # others lose by it
+        "AHEAD": ahead,
     }
-    each = PAIRS if job.arguments["gate"] else 2 * PAIRS
-    groups = job.facts["m"] * -(-job.facts["columns"] // each)
     norm = tensors(job).get("norm", x)
-    # The least that a subgroup has is four lanes.
-    loops = -(-job.facts["padded"] // 32 // lanes) + PAIRS * (units(job) // 4 + 14) + 64
+    m, columns = job.facts["m"], job.facts["columns"]
+    pairs = columns if job.arguments["gate"] else -(-columns // 2)
+    across = _workgroups(pairs, lanes // TEAM, max(1, THREADS // lanes // m), 2 if ahead else 3)
+    rounding = -(-job.facts["padded"] // 32 // lanes)
+    # Subgroups have between 4 and 128 lanes.
+    loops = (
+        rounding
+        + 64
+        + max(
+            -(-pairs // (across * lanes // size)) * (units(job) // size + 16)
+            for size in (4, 8, 16, 32, 64, 128)
+        )
+    )
     params = product_params(job, normalize)
-    job.step("int8_matvec", values, _operands(job, x, norm), params, groups, loops)
+    job.step("int8_matvec", values, _operands(job, x, norm), params, m * across, loops)
+
+
+def _workgroups(pairs: int, teams: int, most: int, least: int) -> int:
+    """Workgroups for `pairs` that take `teams` at a time: at most so many, with equal rounds, where
+    that makes at least `least` rounds. With fewer it is faster to have one round of more."""
+    rounds = -(-pairs // (teams * most))
+    return -(-pairs // (teams * (rounds if rounds >= least else 1)))
 
 
 def _matmul(job: Job, fast_halves: bool) -> None:

@@ -113,6 +113,8 @@ def matmul_probes() -> list[Probe]:
             probe(kind, 2, 67, k, group, **around)
             probe(kind, 1, 38, 4608, group, norm=True, gate="silu", activations="int8")
             probe(kind, 70, 131, k, group, **around)
+            # More pairs of sums than the workgroups of a row take at once, in subgroups of 8.
+            probe(kind, 8, 4300, k // 3 if k == 96 else k, group, activations="int8")
             probe(kind, 1, 7, k, group, activations="int8")
         probe(kind, 1, 7, k, group)
         # Longer than a workgroup takes at once.

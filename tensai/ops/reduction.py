@@ -33,16 +33,15 @@ COLUMN_THREADS = 16_384  # that a reduction over an outer axis keeps busy by cut
 AxisArgument = int | tuple[int, ...] | None
 
 SUM = {"float32": ("a + b", "0.0"), "int32": ("a + b", "0"), "uint32": ("a + b", "0u")}
-# Repeating an element changes no maximum, so a lane without one of its own repeats the first.
 MAX = {
-    "float32": ("max_nan(a, b)", "first_of(x[row + start])"),
-    "int32": ("max(a, b)", "first_of(x[row + start])"),
-    "uint32": ("max(a, b)", "first_of(x[row + start])"),
+    "float32": ("max_nan(a, b)", "-infinity()"),
+    "int32": ("max(a, b)", "i32(0x80000000u)"),
+    "uint32": ("max(a, b)", "0u"),
 }
 MIN = {
-    "float32": ("min_nan(a, b)", "first_of(x[row + start])"),
-    "int32": ("min(a, b)", "first_of(x[row + start])"),
-    "uint32": ("min(a, b)", "first_of(x[row + start])"),
+    "float32": ("min_nan(a, b)", "infinity()"),
+    "int32": ("min(a, b)", "0x7fffffff"),
+    "uint32": ("min(a, b)", "0xffffffffu"),
 }
 
 

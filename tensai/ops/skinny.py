@@ -21,7 +21,7 @@ from .strided import LANES, MAX_AXES, merge_axes, values
 from .teams import Team, team_values
 
 MOST = 8  # vectors
-BUSY = 1024  # workgroups of rows or columns that keep a GPU busy
+BUSY, BUSY_COLUMNS = 1024, 264  # workgroups of rows, or of columns, that keep a GPU busy
 LEAST = 8  # units of k for each lane of a split part
 
 
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 ROWS = {1: Shape(128, 4, 2), 2: Shape(128, 4, 2), 4: Shape(128, 4, 2), 8: Shape(128, 2, 1)}
 COLUMNS = Shape(256, 32, 2)
 # For a single vector, where rows are long enough and workgroups may have as many lanes.
-ONE_ROWS, ONE_COLUMNS = Shape(256, 1, 2), Shape(512, 32, 1)
+ONE_ROWS, ONE_COLUMNS = Shape(256, 1, 2), Shape(512, 64, 2)
 
 
 class Product(NamedTuple):
@@ -105,9 +105,9 @@ def _straight(job: Job, product: Product) -> Operand:
     return out
 
 
-def _splits(groups: int, units: int, least: int) -> tuple[int, int]:
+def _splits(groups: int, busy: int, units: int, least: int) -> tuple[int, int]:
     """Into how many parts to split k, and the units in each but the last."""
-    wanted = max(1, min(BUSY // groups, units // least))
+    wanted = max(1, min(busy // groups, units // least))
     chunk = -(-units // wanted)
     return -(-units // chunk), chunk
 
@@ -219,7 +219,7 @@ def plan_rows(job: Job, subgroup: bool, shape: Shape | None = None) -> None:
         ),
     }
     groups = -(-product.n // rows)
-    splits, chunk = _splits(groups * math.prod(job.facts["batch"]), units, LEAST * lanes)
+    splits, chunk = _splits(groups * math.prod(job.facts["batch"]), BUSY, units, LEAST * lanes)
     loops = -(-chunk // lanes) + 2 + len(join) * (lanes // 4 + 6)
     _step(job, product, "skinny_rows", template, (groups, splits, chunk), (width, width), loops)
 
@@ -296,7 +296,8 @@ def plan_columns(job: Job, shape: Shape | None = None) -> None:
     }
     units = -(-k // 4)
     groups = -(-n // (width * across))
-    splits, chunk = _splits(groups * math.prod(job.facts["batch"]), units, 4 * slices)
+    busy = BUSY_COLUMNS if count == 1 else BUSY
+    splits, chunk = _splits(groups * math.prod(job.facts["batch"]), busy, units, 4 * slices)
     widths = (width, 4 if x_vector else 1)
     loops = -(-chunk // slices) + 2
     _step(job, product, "skinny_columns", template, (groups, splits, chunk), widths, loops)

@@ -223,11 +223,6 @@ TABLE = [
         "it is divided by 4",
     ),
     (
-        "packed_matmul/int8_matvec_subgroup",
-        r"\w+: (second = load|if \(round > 0u)",
-        "of subgroups of 8 a workgroup has one for each pair, and makes one round",
-    ),
-    (
         "packed_matmul/",
         r"arithmetic: .*min\((unit_b, params\.units|at \+ 1u, ROWS) \+ 1u",
         "what is read past the end is not used",
