@@ -67,10 +67,9 @@ fn main(
     let team = lane / 32u;
     let teams = LANES / 32u;
 #endif
-    let across = groups.x / params.m;
-    let row = group.x / across;
-    let begin = group.x % across * teams;
-    let apart = across * teams;
+    let row = group.y;
+    let begin = group.x * teams;
+    let apart = groups.x * teams;
     let pairs = select((params.columns + 1u) / 2u, params.columns, params.gate != 0u);
 #if AHEAD
     var rows = rows_of(begin + team);

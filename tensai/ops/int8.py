@@ -68,18 +68,14 @@ def _matvec(job: Job, lanes: int, subgroup: bool, fast_halves: bool) -> None:
     m, columns = job.facts["m"], job.facts["columns"]
     pairs = columns if job.arguments["gate"] else -(-columns // 2)
     across = _workgroups(pairs, lanes // TEAM, max(1, THREADS // lanes // m), 2 if ahead else 3)
-    rounding = -(-job.facts["padded"] // 32 // lanes)
     # Subgroups have between 4 and 128 lanes.
-    loops = (
-        rounding
-        + 64
-        + max(
-            -(-pairs // (across * lanes // size)) * (units(job) // size + 16)
-            for size in (4, 8, 16, 32, 64, 128)
-        )
+    loops = max(
+        -(-pairs // (across * lanes // size)) * (units(job) // size + 16)
+        for size in (4, 8, 16, 32, 64, 128)
     )
+    loops += -(-job.facts["padded"] // 32 // lanes) + 64
     params = product_params(job, normalize)
-    job.step("int8_matvec", values, _operands(job, x, norm), params, m * across, loops)
+    job.step("int8_matvec", values, _operands(job, x, norm), params, (across, m, 1), loops)
 
 
 def _workgroups(pairs: int, teams: int, most: int, least: int) -> int:
